@@ -172,7 +172,7 @@ def search_price(
             x, stride = aside if aside > low else x, Stride(np.inf, stride.steepness, stride.leap)
             before, excess_before, aside = np.nan, np.nan, np.nan
         elif turn >= due and high < np.inf:
-            step = largest_step(respond, own, low, high, rates, earlier)
+            step = largest_step(respond, own, limit, low, high, rates, earlier)
             kept, due = False, turn + AGAIN
             if step.many > FEW:
                 halves = math.ceil(math.log2(step.many / FEW))
@@ -194,14 +194,22 @@ def fill_rarely(respond: Respond, own: SourceColumns, inverse_price: float, rate
 
 
 def largest_step(
-    respond: Respond, own: SourceColumns, low: float, high: float, generous: Array, frugal: Array
+    respond: Respond,
+    own: SourceColumns,
+    limit: float,
+    low: float,
+    high: float,
+    generous: Array,
+    frugal: Array,
 ) -> Step:
     """Return the largest step of demand between two log prices.
 
-    The vectors are memory for the rates at both.
+    On a slope it is where all use the limit, if the other sources stay as they are. The vectors are memory
+    for the rates at both prices.
     """
+    least = 0.0
     for side in range(2):
-        fill_rarely(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
+        least = fill_rarely(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
     steep, most, many, j = STEEP * (high - low), 0.0, 0, 0
     for k in range(len(generous)):
         change = at(own.cost, k) * (generous[k] - frugal[k])
@@ -211,7 +219,8 @@ def largest_step(
                 most, j = change, k
     if many == 0 or many > FEW:
         return Step(np.nan, many)
-    middle = 0.5 * (generous[j] + frugal[j])
+    middle = frugal[j] + (limit - least) / at(own.cost, j)
+    middle = middle if frugal[j] < middle < generous[j] else 0.5 * (generous[j] + frugal[j])
     while high - low > 0.1 * WIDTH + ULP * abs(low):
         x = 0.5 * (low + high)
         fill_rarely(respond, part(own, j, j + 1), math.exp(-x), frugal[j : j + 1])

@@ -28,12 +28,13 @@ from freshopt.certificates.solution import Answer
 from freshopt.compiled.columns import Column, Columns, HostGroups
 from freshopt.dual_search.jump_search import jump_search
 from freshopt.dual_search.price_bracketing import edge_prices, trimmed
-from freshopt.dual_search.sampled_search import Found, Known, first_price, sampled_search
+from freshopt.dual_search.sampled_search import FIRST, Found, Known, first_price, sampled_search
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import (
     ROUNDED,
     Array,
     BoolArray,
+    IntArray,
     chunks,
     exact_sum,
     is_scalar,
@@ -56,9 +57,9 @@ SAME = 1e-12
 MARGIN, TRIALS, BEYOND = 0.9, 3, 1.5
 # All are, whatever the price, where their limits exceed the bandwidth by less than this share.
 NEARLY = 1.0 / 16.0
-# Hosts that the price is first sought among, those of the lowest own prices, and how many times more next; at
-# most one in so many.
-CHEAPEST, MORE, AMONG = 64, 4, 4
+# Hosts that the price is first sought among at least, those of the lowest own prices, and how many times more
+# next; at most one in so many sources.
+CHEAPEST, MORE, AMONG = 64, 4, 2
 
 
 class Floor(NamedTuple):
@@ -109,9 +110,10 @@ def fill_compiled(
     if not bool(np.all(np.isfinite(prices))):
         return None
     own = np.where(full, edge, prices)
-    told = at.price > TINY_PRICE and math.isfinite(at.used)
-    begun = (at.price, at.used) if told else (at.likely, None)
-    return _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), own, *begun)
+    columns = replace(columns, upper=read_only(capped))
+    if at.price > TINY_PRICE and math.isfinite(at.used):
+        return _solve_bandwidth(problem, columns, own, at.price, at.used, at)
+    return _solve_bandwidth(problem, columns, own, at.likely)
 
 
 def _floor_below(columns: Columns, groups: HostGroups, bandwidth: float, at: Floor) -> tuple[Floor, Array]:
@@ -157,17 +159,18 @@ def _solve_bandwidth(
     host_prices: Array,
     start: float | None,
     used: float | None = None,
+    at: Floor | None = None,
 ) -> Answer | None:
     """Return rates that use up the bandwidth, with dual prices."""
     hosts, sources = problem.hosts, columns.n
     most = _sum(columns.cost, columns.upper, sources)
     if most <= problem.bandwidth * (1.0 + ROUNDED):
-        rates = np.empty(sources)
-        if math.isfinite(columns.fill(TINY_PRICE, rates)):
+        rates = _unpriced(problem, columns, host_prices)
+        if bool(np.all(np.isfinite(rates))):
             return Answer(trimmed(problem, rates), 0.0, hosts.named(host_prices), 1)
     if _sum(columns.cost, columns.lower, sources) >= problem.bandwidth * (1.0 - FEW_ULP):
         return None
-    found = _among_cheapest(problem, columns, host_prices, most)
+    found = _among_cheapest(problem, columns, host_prices, most, at)
     if found is None:
         found = _search_bandwidth(columns, problem.bandwidth, start, used)
     if found is None:
@@ -191,32 +194,65 @@ def _search_bandwidth(
     return jump_search(columns, bandwidth, start, known) if found is None else found
 
 
-def _among_cheapest(problem: Problem, columns: Columns, host_prices: Array, most: float) -> Found | None:
-    """Return rates that meet the bandwidth among few hosts, or None.
+def _among_cheapest(
+    problem: Problem, columns: Columns, host_prices: Array, most: float, at: Floor | None
+) -> Found | None:
+    """Return rates that meet the bandwidth among some hosts, or None.
 
-    Where little of what the limits leave is too much, hosts whose own prices are the lowest give it up: all
-    others stay at their limits. Demand of all is nearly flat then, and that of these is not.
+    Hosts of the lowest own prices give up what is too much, and all others stay at their limits: so do those
+    whose prices are above the bandwidth's. Where all have limits that exceed it by little, demand of all is
+    nearly flat, and that of these is not.
 
     - `most`: Bandwidth that the upper bounds in `columns` use.
+    - `at`: A price below that of the bandwidth, if one is known.
     """
-    hosts, bandwidth = problem.hosts, problem.bandwidth
-    if len(hosts.order) < columns.n or not most - bandwidth <= NEARLY * bandwidth:
+    hosts, bandwidth, many = problem.hosts, problem.bandwidth, CHEAPEST
+    if at is None and not 0.0 < most - bandwidth <= NEARLY * bandwidth:
         return None
-    rising, many = np.argsort(host_prices, kind="stable"), CHEAPEST
-    while many <= len(rising) // AMONG:
-        few, price = rising[:many], float(host_prices[rising[many - 1]])
-        members = hosts.order[segment_rows(hosts.first, few)]
-        own = columns.take(members, len(members))
-        if price > 0.0 and most - _sum(own.cost, own.upper, own.n) + own.demand(price) <= bandwidth:
-            rates = np.array(columns.upper)
-            rates[members] = 0.0
-            found = _search_bandwidth(own, bandwidth - _sum(columns.cost, rates, columns.n), price)
+    rising = np.argsort(host_prices, kind="stable")
+    sources = np.cumsum(np.diff(hosts.first)[rising]) + (columns.n - len(hosts.order))
+    price, spent = (0.0, bandwidth) if at is None else (at.price, at.used)
+    while math.isfinite(spent):
+        if at is not None:
+            price *= math.exp(BEYOND * max(math.log(spent / bandwidth) / at.steepness, -math.log(MARGIN)))
+            many = max(many, int(np.count_nonzero(host_prices <= price)))
+        if many > len(rising) or sources[many - 1] > columns.n // AMONG:
+            break
+        price = float(host_prices[rising[many - 1]])
+        members = _members(problem, rising[:many])
+        rates, own = np.array(columns.upper), columns.take(members, len(members))
+        rates[members] = 0.0
+        others, used = _sum(columns.cost, rates, columns.n), own.demand(price)
+        spent = others + used
+        if price > 0.0 and spent <= bandwidth:
+            found = _search_bandwidth(own, bandwidth - others, price, used)
             if found is None:
                 return None
             rates[members] = found.rates
             return found._replace(rates=rates)
-        many *= MORE
+        many = many + 1 if at is not None else MORE * many
     return None
+
+
+def _members(problem: Problem, hosts: IntArray) -> IntArray:
+    """Return the sources of some hosts, and those that have no limit."""
+    limits = problem.hosts
+    free = np.flatnonzero(limits.codes == len(limits))
+    return np.concatenate((limits.order[segment_rows(limits.first, hosts)], free))
+
+
+def _unpriced(problem: Problem, columns: Columns, host_prices: Array) -> Array:
+    """Return rates where bandwidth costs nothing; those of hosts with prices are known."""
+    if not np.any(host_prices):
+        rates = np.empty(columns.n)
+        columns.fill(TINY_PRICE, rates)
+        return rates
+    rates, members = np.array(columns.upper), _members(problem, np.flatnonzero(host_prices == 0.0))
+    own = columns.take(members, len(members))
+    found = np.empty(own.n)
+    own.fill(TINY_PRICE, found)
+    rates[members] = found
+    return rates
 
 
 def _likely_price(problem: Problem, columns: Columns, groups: HostGroups, start: float | None) -> Floor:
@@ -251,8 +287,9 @@ def _likely_price(problem: Problem, columns: Columns, groups: HostGroups, start:
 
 
 def _steepness(columns: Columns, price: float) -> float:
-    """Return −d log(demand)/d log(price) of some sources."""
-    here, beyond = columns.demand(price), columns.demand(math.e * price)
+    """Return −d log(demand)/d log(price) of some sources, about."""
+    few = columns.sample(FIRST)
+    here, beyond = few.demand(price), few.demand(math.e * price)
     return max(0.1, math.log(here / beyond) if 0.0 < beyond < here < math.inf else 1.0)
 
 

@@ -53,8 +53,10 @@ ABRUPT = (binary_periodic, polls, materials, attempt_binary, binary_changed, req
 LOOSE = 1e-8
 # Nats by which the slope of log demand may differ a factor e further on.
 POWER = 1e-9
-# Steps of the search on the sample, and its relative accuracy; that of a first price.
+# Steps of the search on the sample, its relative accuracy, and that where a sample is all there is.
 _STEPS, _FINE, _ROUGH = 60, 1e-15, 1e-4
+# From a corrected sample all sources are off by a hundredth of what they were, and a search ends well below.
+_BELOW = 1e-4
 # So steep log demand jumps, if it is between two log prices that are so near to each other. After so many
 # steps two of three halve the bracket.
 _STEEP, _NEAR, _SMOOTH = 100.0, 1e-6, 8
@@ -96,11 +98,12 @@ def sampled_search(
 
     if start is None:
         few = sample.n > FIRST  # then a smaller sample tells where to begin
-        x = root(lambda x: excess(x, 0.0), math.log(first_price(columns, bandwidth)) if few else 0.0)
+        near = math.log(first_price(columns, bandwidth)) if few else 0.0
+        x = root(lambda x: excess(x, 0.0), near, _ROUGH)
     else:
         x = math.log(start)
     abrupt = columns.formula in ABRUPT
-    eager = _straight(lambda x: excess(x, 0.0), x)
+    eager = _straight(sample.sample(FIRST), x)
     seen: list[tuple[float, float]] = []  # log(demand / bandwidth), log price
     ratios: list[tuple[float, float]] = []  # log price, log(demand / demand of the sample)
     rates: Array | None = None
@@ -108,7 +111,7 @@ def sampled_search(
     if start is not None and used_at_start is not None and abs(used_at_start / bandwidth - 1.0) > EXACT:
         off, given = math.log(used_at_start / bandwidth), 1
         seen, ratios = [(off, x)], [(x, off - excess(x, 0.0))]
-        x = root(lambda x: excess(x, ratios[0][1]), x)
+        x = root(lambda x: excess(x, ratios[0][1]), x, _BELOW * abs(off))
         error = min(1.0, abs(off))
     for passes in range(1 + given, PASSES + 1 + given):
         if not low < x < high:  # also NaN, or a price that was tried: the demand jumps
@@ -143,19 +146,20 @@ def sampled_search(
             if any(x == place for place, _ in ratios):
                 return None
             ratios.append((x, off - excess(x, 0.0)))
-            x = root(lambda x: excess(x, interpolated(ratios, x)), x)
+            x = root(lambda x: excess(x, interpolated(ratios, x)), x, _BELOW * abs(off))
         else:
             offs = {value for value, _ in seen[-3:]}
             x = interpolated(seen[-3:], 0.0) if len(offs) == 3 else math.nan  # demand is flat
     return None
 
 
-def _straight(excess: Callable[[float], float], x: float) -> bool:
-    """Return whether demand is a power of the price.
+def _straight(few: Columns, x: float) -> bool:
+    """Return whether demand is a power of the price near e^x.
 
     The second pass is then the last.
     """
-    here, there, beyond = excess(x), excess(x + 1.0), excess(x + 2.0)
+    used = [few.demand(math.exp(x + ahead)) for ahead in (0.0, 1.0, 2.0)]
+    here, there, beyond = (math.log(one) if 0.0 < one < math.inf else math.nan for one in used)
     return abs((beyond - there) - (there - here)) <= POWER
 
 
@@ -228,17 +232,23 @@ def interpolated(points: list[tuple[float, float]], x: float) -> float:
 
 
 def root(excess: Callable[[float], float], x: float, fine: float = _FINE) -> float:
-    """Return a decreasing function's root by bracketed secants, or NaN."""
+    """Return a decreasing function's root by bracketed secants, or NaN.
+
+    Where it is less than `fine` the next secant is the last.
+    """
     low, high = -math.inf, math.inf
     before, value_before, reach = x, math.nan, 1.0
     for turn in range(_STEPS):
         value = excess(x)
-        if abs(value) <= fine:
+        if abs(value) <= _FINE:
             return x
         low, high = (x, high) if value > 0.0 else (low, x)
         if high - low <= _NEAR and abs(value) > _STEEP * (high - low):
             return x
         slope = (value - value_before) / (x - before) if x != before else math.nan
+        if turn > 0 and abs(value) <= fine:
+            last = x - value / slope if slope < 0.0 else x
+            return last if low < last < high else x
         step = -value / slope if slope < 0.0 else value  # demand falls about as the price rises
         reach = 4.0 * min(abs(step), reach) if math.isfinite(step) else 4.0 * reach
         step = min(reach, max(-reach, step)) if math.isfinite(step) else math.copysign(reach, value)
