@@ -126,14 +126,24 @@ def _gathers(context: Any) -> bool:  # noqa: ANN401 - numba's
 def _one_by_one(_context: Any, index: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - numba's types
     """Return an index whose loop is not vectorised where gathers are slow."""
 
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401
-        if _gathers(context):
-            return arguments[0]
-        # An empty line of assembly from a register to the same one.
-        kind = ir.FunctionType(arguments[0].type, [arguments[0].type])
-        return builder.call(ir.InlineAsm(kind, "", "=r,0", side_effect=True), arguments)
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+        return arguments[0] if _gathers(context) else _veil(context, builder, signature, arguments)
 
     return index(index), generate
+
+
+def _unknown(_context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - numba's types
+    """Return a number that compilers do not know.
+
+    Loops with few turns, as far as they know, are not vectorised.
+    """
+    return number(number), _veil
+
+
+def _veil(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+    """Write an empty line of assembly from a register to the same one."""
+    kind = ir.FunctionType(arguments[0].type, [arguments[0].type])
+    return builder.call(ir.InlineAsm(kind, "", "=r,0", side_effect=True), arguments)
 
 
 def _wide(_context: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - numba's types
@@ -152,8 +162,10 @@ def _wide(_context: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - nu
 
 
 one_by_one: Any = intrinsic(_one_by_one)
+unknown: Any = intrinsic(_unknown)
 wide: Any = intrinsic(_wide)
 # Numba pickles intrinsics into the key of a loop's cache with an id that is random in each process: with one
 # that is always the same, loops are found there again.
 one_by_one._set_uuid("freshopt.one_by_one")
+unknown._set_uuid("freshopt.unknown")
 wide._set_uuid("freshopt.wide")

@@ -42,7 +42,7 @@ from freshopt.compiled.cells import (
     window_harmonic,
     window_power,
 )
-from freshopt.compiled.column_access import at, gathered, one_by_one, part, room, wide
+from freshopt.compiled.column_access import at, gathered, one_by_one, part, room, unknown, wide
 from freshopt.compiled.column_passes import (
     Respond,
     added,
@@ -93,6 +93,8 @@ SUMMED = (window_harmonic.in_window_by_rule, window_power.bent_little)
 # What few hosts call need not be inlined, nor what is long itself: it is compiled once.
 RARE = (host_search.fill_rarely, curve_table.pieces_before, curve_table.pieces_above)
 
+# Floats in a vector of 512 bits.
+LANES = 8
 _FORCED, _ORDERED = functions_of(*FORCED), (*functions_of(*ORDERED), best_response, bounded, added)
 for _function in functions_of(*INLINED):
     if _function not in (inverse_tables.ratio_table, inverse_tables.octave_table):
@@ -182,8 +184,13 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
     @register_jitable(forceinline=True, fastmath=FAITHFUL)
     def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
         wide()
-        for k in range(len(rates)):
-            rates[k] = best_response(rate, columns, k, inverse_price)
+        n = len(rates)
+        many = max(1, min(n, unknown(LANES)))
+        for first in range(0, n, many):
+            begin = min(first, n - many)
+            own, some = part(columns, begin, begin + many), rates[begin : begin + many]
+            for k in range(len(some)):
+                some[k] = best_response(rate, own, k, inverse_price)
 
     return respond
 
