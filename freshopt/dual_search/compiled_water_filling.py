@@ -54,7 +54,7 @@ SAMPLED_HOSTS, SPARSE, FEWEST = 1500, 8, 200
 SAME = 1e-12
 # Below this share of the price that they tell, hosts are not solved for, if all use more than the bandwidth
 # there; else so many prices are tried, and then the least. Each step is so much longer than it seems it must.
-MARGIN, TRIALS, BEYOND = 0.9, 3, 1.5
+MARGIN, TRIALS, BEYOND = 0.8, 3, 1.5
 # All are, whatever the price, where their limits exceed the bandwidth by less than this share.
 NEARLY = 1.0 / 16.0
 # Hosts that the price is first sought among at least, those of the lowest own prices, and how many times more

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 
 from freshopt.compiled.cells.request_age import age_start
-from freshopt.compiled.cells.request_functions import MANY, MANY_CHANGES, SMALLEST
+from freshopt.compiled.cells.request_functions import MANY, MANY_CHANGES
 from freshopt.compiled.cells.request_tables import index_and_age
 from freshopt.compiled.cells.window_functions import MANY_REQUESTS
 from freshopt.compiled.demand_steps import MOST
@@ -40,6 +40,8 @@ from freshopt.numerics.vector_math import fast_exp, fast_log
 # How much less than the lesser of both roots above it the start is where they are equal: fitted, it is off by
 # a quarter at most.
 APART = 0.25
+# Squares of smaller loads are no normal floats, which processors take long over.
+SMALLEST = 1e-200
 
 
 def bend_of(k: float, x: float, y: float) -> float:
