@@ -41,6 +41,7 @@ from freshopt.compiled.cells import (
     window_functions,
     window_harmonic,
     window_power,
+    window_sums,
 )
 from freshopt.compiled.column_access import at, gathered, one_by_one, part, room, wide
 from freshopt.compiled.column_passes import (
@@ -81,6 +82,7 @@ FORMULAS = (
     counted_signals,
     curve_table,
     capped_tables,
+    window_sums,
 )
 # What calls itself much is too long to be written out at each call.
 LONG = (window_harmonic, attempt_kinks, capped_poisson, window_power)
