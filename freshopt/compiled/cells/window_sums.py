@@ -1,4 +1,4 @@
-"""Powers of the age on request with a window, of the integrals D and I.
+"""Powers of the age on request with a window, by two integrals.
 
 Names are those of `freshopt.compiled.cells.window_power`, which finds D and I itself, as do the tables of
 `freshopt.compiled.cells.window_tables`.
@@ -50,13 +50,16 @@ def power_of(age: float, e: float) -> float:
 def asked_for(
     worth: float, level: float, e: float, asked: float, window: float
 ) -> tuple[float, float, float]:
-    """Return the price in units of C, x, and E at τ = 0."""
+    """Return price over C, x, and E at τ = 0."""
     x = min(asked * window, MANY_REQUESTS)
     return fast_exp(-(fast_log(worth) + max(level, LEAST_LEVEL))), x, fast_exp(-x) * power_of(x, e)
 
 
 def first_life(price: float, load: float, x: float, e: float, least: float) -> float:
-    """Return about the τ of Ψ(τ) = load; `least` is D at τ = 0."""
+    """Return about the τ of Ψ(τ) = load.
+
+    - `least`: D at τ = 0.
+    """
     log_load = fast_log(load)
     # Of many requests the first ones tell where to start.
     few = load / (least + e * fast_exp((e - 1.0) * fast_log(max(x, NEAREST)) - x))

@@ -1,4 +1,4 @@
-"""Tables of powers of the age on request with a window, of one exponent.
+"""Tables of powers on request with a window, of one exponent.
 
 With the names of `freshopt.compiled.cells.window_power` both D and I are told by one function of τ and of y,
 
@@ -76,7 +76,7 @@ def look(
 def integrals(
     now: float, later: float, age: float, e: float, faded: float, power: float, end: float
 ) -> tuple[float, float]:
-    """Return D and I, of U or N of τ and of y."""
+    """Return D and I, of what is looked up."""
     left, more, far = now - faded * later, end - power, age >= min(1.0 + e, NEAR)
     slope = left if far else more - left
     return slope, slope - more if far else -left
@@ -172,7 +172,7 @@ def tables_for(e: float, n: int) -> PenaltyTables | None:
 
 @functools.lru_cache(maxsize=4)
 def window_tables(e: float) -> PenaltyTables | None:
-    """Return the table of an exponent, or None if it is not right."""
+    """Return an exponent's table, or None if it is not right."""
     least = math.ceil(math.log2(min(1.0 + e, NEAR)))
     with np.errstate(all="ignore"):
         upper = right_rows(lambda s: _upper(s, e), LOW, HIGH)
