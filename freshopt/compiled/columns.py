@@ -32,6 +32,7 @@ from freshopt.compiled.cells.window_age import window_age
 from freshopt.compiled.cells.window_functions import window_binary, window_delay
 from freshopt.compiled.cells.window_harmonic import window_harmonic
 from freshopt.compiled.cells.window_power import window_power
+from freshopt.compiled.cells.window_tables import tabled_window
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.kept_code import built
 from freshopt.compiled.source_columns import HostGroups as HostGroups
@@ -75,6 +76,7 @@ SEARCHES = (
     attempt_kinks,
     capped_poisson,
     tabled_response,
+    tabled_window,
 )
 
 

@@ -41,6 +41,8 @@ from freshopt.compiled.cells import (
     window_functions,
     window_harmonic,
     window_power,
+    window_sums,
+    window_tables,
 )
 from freshopt.compiled.column_access import at, gathered, one_by_one, part, room, unknown, wide
 from freshopt.compiled.column_passes import (
@@ -81,6 +83,8 @@ FORMULAS = (
     counted_signals,
     curve_table,
     capped_tables,
+    window_sums,
+    window_tables,
 )
 # What calls itself much is too long to be written out at each call.
 LONG = (window_harmonic, attempt_kinks, capped_poisson, window_power)
@@ -93,8 +97,11 @@ SUMMED = (window_harmonic.in_window_by_rule, window_power.bent_little)
 # What few hosts call need not be inlined, nor what is long itself: it is compiled once.
 RARE = (host_search.fill_rarely, curve_table.pieces_before, curve_table.pieces_above)
 
+# Of those that look up a table again and again.
+ROUNDS = {window_tables.tabled_window: window_tables.WINDOW_ROUNDS}
 # Floats in a vector of 512 bits.
 LANES = 8
+
 _FORCED, _ORDERED = functions_of(*FORCED), (*functions_of(*ORDERED), best_response, bounded, added)
 for _function in functions_of(*INLINED):
     if _function not in (inverse_tables.ratio_table, inverse_tables.octave_table):
@@ -110,7 +117,11 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
     respond = respond_of(formula, announced)
-    chosen: Any = (respond, fill_rates) if formula in STEPS else (either(formula, announced), fill_apart)
+    chosen: Any = (
+        (respond, fill_rates)
+        if formula in STEPS or formula in ROUNDS
+        else (either(formula, announced), fill_apart)
+    )
     by, written = chosen
 
     @compile_loop(fastmath=FAST)
@@ -179,6 +190,8 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
     """
     if formula in STEPS:
         return _respond_in_steps(formula, announced)
+    if formula in ROUNDS:
+        return _respond_in_rounds(formula)
     rate = either(formula, announced)
 
     @register_jitable(forceinline=True, fastmath=FAITHFUL)
@@ -224,5 +237,34 @@ def _respond_in_steps(formula: Demand, announced: Demand | None) -> Respond:
             worth = at(importance, k) * inverse_price / at(cost, k)
             free = chosen(at(signalled, k), rates[k], worth, at(parameters, k))
             rates[k] = bounded(free, at(lower, k), at(upper, k))
+
+    return respond
+
+
+def _respond_in_rounds(formula: Demand) -> Respond:
+    """Return `respond_of` a formula that looks up again and again."""
+    look, begin, step, rate, steps = ROUNDS[formula]
+
+    @register_jitable(forceinline=True, fastmath=FAITHFUL)
+    def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        wide()
+        _, importance, parameters, cost, lower, upper = columns
+        first, second = np.empty(len(rates)), np.empty(len(rates))
+        for each in range(len(rates)):
+            k = one_by_one(each)
+            first[k], second[k] = look(0.0, *at(parameters, k))
+        for k in range(len(rates)):
+            worth = at(importance, k) * inverse_price / at(cost, k)
+            rates[k] = begin(first[k], second[k], worth, *at(parameters, k))
+        for _ in range(steps):
+            for each in range(len(rates)):
+                k = one_by_one(each)
+                first[k], second[k] = look(rates[k], *at(parameters, k))
+            for k in range(len(rates)):
+                worth = at(importance, k) * inverse_price / at(cost, k)
+                rates[k] = step(rates[k], first[k], second[k], worth, *at(parameters, k))
+        for k in range(len(rates)):
+            worth = at(importance, k) * inverse_price / at(cost, k)
+            rates[k] = bounded(rate(rates[k], worth, *at(parameters, k)), at(lower, k), at(upper, k))
 
     return respond

@@ -91,24 +91,24 @@ def capped_tables(e: float) -> PenaltyTables | None:
     """
     high = math.ceil(math.log2(settled(e))) + 1
     with np.errstate(all="ignore"):
-        slopes = _rows(lambda x: (1.0 + x) * _falls(x, e)[0], LOW, HIGH)
-        costs = _rows(lambda x: (1.0 + x) * _falls(x, e)[1], LOW, HIGH)
+        slopes = right_rows(lambda x: (1.0 + x) * _falls(x, e)[0], LOW, HIGH)
+        costs = right_rows(lambda x: (1.0 + x) * _falls(x, e)[1], LOW, HIGH)
         last = math.floor(math.log2(_falls(np.array([2.0**high]), e)[0][0])) + 1
-        often = _rows(lambda q: _response(q, e), last, -1)
-        seldom = _rows(lambda left: _first_response(left, e), LOW, -1)
+        often = right_rows(lambda q: _response(q, e), last, -1)
+        seldom = right_rows(lambda left: _first_response(left, e), LOW, -1)
     if slopes is None or costs is None or often is None or seldom is None:
         return None
     values = wide_table(slopes, LOW), wide_table(costs, LOW)
     for table, fall in zip(values, (e, e - 1.0), strict=True):
         continue_downwards(table, LOW, 1, 1.0)
-        _continue_as_power(table, HIGH, -fall)
+        continue_as_power(table, HIGH, -fall)
     response = wide_table(often, last), wide_table(seldom, LOW)
-    _continue_as_power(response[0], last, -1.0 / (1.0 + e), upwards=False)
+    continue_as_power(response[0], last, -1.0 / (1.0 + e), upwards=False)
     continue_downwards(response[1], LOW, 1, 0.5)
     return PenaltyTables(read_only(np.concatenate(response)), read_only(np.concatenate(values)))
 
 
-def _rows(function: Callable[[Array], Array], low: int, high: int) -> Array | None:
+def right_rows(function: Callable[[Array], Array], low: int, high: int) -> Array | None:
     """Return a function's rows, or None if they are not right."""
 
     def at(points: Array) -> Array:
@@ -118,7 +118,7 @@ def _rows(function: Callable[[Array], Array], low: int, high: int) -> Array | No
     return rows if bool(np.all(are_right(rows, exact))) else None
 
 
-def _continue_as_power(table: Array, octave: int, power: float, *, upwards: bool = True) -> None:
+def continue_as_power(table: Array, octave: int, power: float, *, upwards: bool = True) -> None:
     """Write a function's rows beyond an octave, where it is a power."""
     first = UNIT + OCTAVE * octave
     known = table[first - OCTAVE : first] if upwards else table[first : first + OCTAVE]
@@ -133,7 +133,7 @@ def _continue_as_power(table: Array, octave: int, power: float, *, upwards: bool
         table[begin : begin + OCTAVE] = factor * known
 
 
-def _more(x: Array, e: float) -> Array:
+def series_of(x: Array, e: float) -> Array:
     """Return S − 1."""
     term, total = np.ones_like(x), np.zeros_like(x)
     for k in range(int(8.0 + 10.0 * math.sqrt(np.max(x)) + max(np.max(x) - e, 0.0))):
@@ -146,7 +146,7 @@ def _falls(x: Array, e: float) -> tuple[Array, Array]:
     """Return G and j."""
     felt = x < settled(e)
     within = np.where(felt, x, 0.0)
-    whole, faded = 1.0 + _more(within, e), np.exp(-within)
+    whole, faded = 1.0 + series_of(within, e), np.exp(-within)
     g = np.where(felt, faded * whole, np.exp(math.lgamma(2.0 + e) - (1.0 + e) * np.log(x)))
     j = np.where(
         felt, faded * (1.0 + within * whole / (1.0 + e)), np.exp(math.lgamma(1.0 + e) - e * np.log(x))
@@ -159,7 +159,7 @@ def _response(q: Array, e: float) -> Array:
     power = np.exp((math.lgamma(2.0 + e) - np.log(q)) / (1.0 + e))
     x = np.minimum(power, (2.0 + e) * np.expm1(-np.log(q) / (1.0 + e)))
     for _ in range(_NEWTON):
-        more = _more(np.minimum(x, settled(e)), e)
+        more = series_of(np.minimum(x, settled(e)), e)
         slope = (1.0 + e) * (more / (1.0 + more))
         x = np.where(x < settled(e), x * np.exp(np.log(_falls(x, e)[0] / q) / slope), power)
     return x
@@ -169,7 +169,7 @@ def _first_response(left: Array, e: float) -> Array:
     """Return x with 1 − G(x) = left ≤ 1/2."""
     x = left * ((2.0 + e) / (1.0 + e))
     for _ in range(_NEWTON):
-        more, faded = _more(x, e), np.exp(-x)
+        more, faded = series_of(x, e), np.exp(-x)
         fallen = -np.expm1(-x) - faded * more
         x = x * np.exp(np.log(left / fallen) * fallen / (faded * (1.0 + e) * more))
     return x

@@ -12,17 +12,7 @@ Gauss's rule; else, of short lifetimes, by lower incomplete gamma functions, I =
 distribution ends; and of long ones by the continued fraction of upper ones, e∫₀^∞ e^{−z}(τ + z)^{e−1} dz =
 eτ^e/(τ + 1 − e − ...).
 
-**Best response.** Ψ = m/C − e^{−x}x^e is 0 at τ = 0. It rises as Ψ' = (1 + τ)S, S = D + eE/y the mean
-slope of s^e at τ + min(Z, x), Z exponential. Of its parts kτ^{1+e} alone, and what is left of few requests,
-S(0)·τ, and of many, y^e, the roots make a start; three steps of Halley's method on logarithms leave rounding,
-two of long lifetimes.
-
-**Reach.** S(t)·t^{1−e} does not fall with t, and for e > 1 neither does S, so that with η = min(1, e)
-Ψ/τ^η does not either. Let s = |m − ν|/CΨ, of a lower bound of Ψ, in which y^e − x^e is ητ·y^{e−1}.
-
-  - T̂ < T: (T/T̂)^η ≤ 1/(1 − s), and ρ̂/ρ − 1 is at most (T/T̂ − 1)(1 − ρ/ζ).
-  - T̂ > T: (T̂/T)^η ≤ 1 + s, and 1 − ρ̂/ρ is at most (T̂/T − 1)(1 − ρ/ζ); and at most ζT̂, with e^{−x}(ζT̂)^e at
-    most ν/C.
+The rest is in `freshopt.compiled.cells.window_sums`.
 """
 
 from __future__ import annotations
@@ -30,17 +20,20 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.compiled.cells.capped_poisson import series, settled
-from freshopt.compiled.cells.request_power import LEAST_LEVEL
-from freshopt.compiled.cells.request_proofs import SLACK, relative_fall
-from freshopt.compiled.cells.window_functions import FADED, MANY_REQUESTS
-from freshopt.compiled.proof_functions import (
-    HALF_ULP,
-    POWER_ROUNDING,
-    TINY,
-    Excess,
-    ProofCell,
-    Values,
+from freshopt.compiled.cells.window_functions import FADED
+from freshopt.compiled.cells.window_sums import (
+    LEAST_BENT,
+    MANY,
+    MOST_BENT,
+    ages,
+    asked_for,
+    first_life,
+    next_life,
+    power_of,
+    reach_of,
+    values_of,
 )
+from freshopt.compiled.proof_functions import TINY, Excess, ProofCell, Values
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
 # Exponents for which the rules below are right to rounding.
@@ -52,21 +45,8 @@ LONG, ENOUGH = 4.0, 5.0
 NODES = 16
 # Lifetimes of so many requests, times e² where that is less, are found sooner.
 SOON = 25.0
-# Lifetimes of more requests are theirs in all but the largest term.
-MANY = 1e17
-# Of shorter ages nothing but that at the end of the window has a part.
-LEAST = 1e-30
-# What small exponents lose of differences.
-CANCELLED = 2.0**-42
-# Of windows that are none.
-NEAREST = 1e-290
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(NODES)
 INNER, INNER_WEIGHTS = 0.5 * (1.0 + _POINTS), 0.5 * _WEIGHTS
-
-
-def power_of(age: float, e: float) -> float:
-    """Return s^e for s ≥ 0 and e > 0."""
-    return fast_exp(e * fast_log(age)) if age > TINY else 0.0
 
 
 def in_window(life: float, window: float, e: float) -> tuple[float, float]:
@@ -138,59 +118,15 @@ def window_power(worth: float, level: float, e: float, asked: float, window: flo
     >>> round(float(window_power(0.25, 0.0, 1.0, 3.0, 0.0)), 12), window_power(1e9, 0.0, 1.0, 3.0, 1.0)
     (1.0, 3.0)
     """
-    log_price = -(fast_log(worth) + max(level, LEAST_LEVEL))
-    price, x = fast_exp(log_price), min(asked * window, MANY_REQUESTS)
-    first = fast_exp(-x) * power_of(x, e)
+    price, x, first = asked_for(worth, level, e, asked, window)
     load = max(price - first, TINY)
-    log_load = fast_log(load)
-    near = max(x, NEAREST)
-    # Of many requests the first ones tell where to start.
-    few = load / (in_window(0.0, min(x, ENOUGH + e), e)[0] + e * fast_exp((e - 1.0) * fast_log(near) - x))
-    many = fast_exp((log_price if e < 1.0 else log_load) / e)
-    alone = fast_exp((log_load - fast_log(e / (1.0 + e))) / (1.0 + e))
-    life = min(max(few, many - x) if e < 1.0 else min(few, many), alone)
-    life = max(life, TINY)
-    for _ in range(np.int64(2.0 + (life * min(e * e, 1.0) < SOON))):
-        life = window_step(life, x, e, first, load)
+    life = first_life(price, load, x, e, in_window(0.0, min(x, ENOUGH + e), e)[0])
+    for _ in range(np.int64(2.0 + ((life * min(e * e, 1.0) < SOON) & ((e < LEAST_BENT) | (e > MOST_BENT))))):
+        slope, _ = in_window(life, x, e)
+        age, power = life + x, power_of(life, e)
+        life = next_life(life, age, e, slope, power, fast_exp(-x) * power_of(age, e), first, load)
     life = life if price > first else 0.0
-    return asked / (1.0 + life) * (1.0 if level > -np.inf else 0.0)
-
-
-def window_step(life: float, window: float, e: float, first: float, load: float) -> float:
-    """Return Halley's next τ, of Ψ(τ) = load."""
-    slope, _ = in_window(life, window, e)
-    age, power = life + window, power_of(life, e)
-    end = fast_exp(-window) * power_of(age, e)
-    part = e * end / max(age, TINY)
-    mean = slope + part
-    value = e / (1.0 + e) * power * life + life * slope + (end - first)
-    # Where rounding takes all of what the end of the window adds.
-    value = max(value, e / (1.0 + e) * power * life + life * (slope + min(1.0, 1.0 / e) * part))
-    fall = slope + part - e * power / life + (e - 1.0) * part / max(age, TINY)
-    rise = life * (1.0 + life) * mean / value
-    nats = fast_log(load / value) / rise
-    bend = nats * (1.0 + life / (1.0 + life) + life * fall / mean - rise)
-    nats = nats / (1.0 + 0.5 * bend) if abs(bend) < 1.0 else nats
-    # Lifetimes that are all but 0 have no value, and stay.
-    nats = nats if abs(nats) < np.inf else 0.0
-    return max(life * fast_exp(min(max(nats, -5.0), 5.0)), TINY)
-
-
-def parts(rate: float, level: float, e: float, asked: float, window: float) -> tuple[float, ...]:
-    """Return what cost, marginal value and reach are made of.
-
-    1 − ρ/ζ, Cy^e, over y^e the parts kτ^{1+e}, τD, E and I, and the size of logarithms.
-    """
-    within = (asked - rate) / asked if rate < asked else 0.0
-    life, x = min(asked / rate * within, 1.0 / TINY), min(asked * window, MANY_REQUESTS)
-    near, age = min(life, MANY), life + x
-    slope, mean = in_window(near, x, e)
-    log_age = fast_log(max(age, TINY))
-    unit = fast_exp(-e * fast_log(max(near + x, LEAST)))
-    size = (abs(level) if level > -np.inf else 0.0) + e * abs(log_age)
-    scaled = fast_exp(level + e * log_age) if age > TINY else 0.0
-    alone = e / (1.0 + e) * life * power_of(life / max(age, TINY), e)
-    return within, scaled, alone, near * slope * unit, fast_exp(-x), mean * unit, size
+    return asked / (1.0 + life) * (1.0 if (worth > 0.0) & (level > -np.inf) else 0.0)
 
 
 def window_power_values(rate: float, w: float, level: float, e: float, asked: float, window: float) -> Values:
@@ -201,27 +137,19 @@ def window_power_values(rate: float, w: float, level: float, e: float, asked: fl
     >>> [round(float(x), 6) for x in window_power_values(1.0, 1.0, 0.0, 1.0, 3.0, 0.0)[:3]]
     [2.0, 0.0, 4.0]
     """
-    _, scaled, alone, bent, end, mean, size = parts(rate, level, e, asked, window)
-    fetches = rate if rate < asked else asked
-    cost = scaled * (fetches * (alone / e + mean)) / w
-    rounding = POWER_ROUNDING * (1.0 + e) + CANCELLED / e + 8.0 * HALF_ULP * size
-    return cost if rate > 0.0 else np.inf, 0.0, scaled * (alone + bent + end), rounding
+    _, life, x = ages(rate, asked, window)
+    slope, mean = in_window(min(life, MANY), x, e)
+    cost, marginal, rounding = values_of(rate, level, e, asked, window, slope, mean)
+    return cost / w, 0.0, marginal, rounding
 
 
 def reach_of_window_power(
     rate: float, _w: float, excess: Excess, level: float, e: float, asked: float, window: float
 ) -> float:
     """Return the reach of powers of the age, with a window."""
-    off, paid, rises, _ = excess
-    within, scaled, alone, bent, end, _, _ = parts(rate, level, e, asked, window)
-    least = min(e, 1.0)
-    x = min(asked * window, MANY_REQUESTS)
-    # What rounding takes is little beside what an exponential bound adds.
-    risen = alone + bent + least * end * (asked * within / max(asked * within + x * rate, TINY))
-    nats = relative_fall(off / (scaled * risen), rises) / least * (1.0 + CANCELLED / e)
-    longer = within * (nats * fast_exp(nats))
-    last = fast_exp((fast_log(max(paid, TINY)) + x - level + SLACK) / e)
-    return rate * (longer if rises or longer < last else last)
+    _, life, x = ages(rate, asked, window)
+    slope, mean = in_window(min(life, MANY), x, e)
+    return reach_of(rate, excess, level, e, asked, window, slope, mean)
 
 
 WINDOW_POWER = ProofCell(window_power_values, reach_of_window_power)

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from freshopt.compiled.cells import window_tables
 from freshopt.compiled.cells.capped_poisson import CAPPED_POISSON, capped_poisson
 from freshopt.compiled.cells.capped_tables import CAPPED_TABLES, are_within, tables_for
 from freshopt.compiled.cells.request_power import LEAST_EXPONENT, capped_request_power, request_power
@@ -78,12 +79,21 @@ class OfWindows(Cell):
     """
 
     def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
-        """Return the numerics of weighted sources, in loops with weighted levels."""
+        """Return the numerics of weighted sources, in loops with weighted levels.
+
+        Many that share an exponent have tables.
+        """
         level, *others = _columns(_window_columns, len(importance), parameters)
         with np.errstate(divide="ignore"):
             own = np.log(as_float64(importance)) + level, *others
-        kernel = Cell.kernel(self, importance, (level, *others))
-        return replace(kernel, demand_parameters=own, proof_parameters=own)
+        kernel = replace(
+            Cell.kernel(self, importance, (level, *others)), demand_parameters=own, proof_parameters=own
+        )
+        e = others[0]
+        if not is_scalar(e):
+            return kernel
+        tables = partial(window_tables.tables_for, float(e[0]))
+        return replace(kernel, tables_of=tables, table_cell=window_tables.WINDOW_TABLES)
 
 
 def request_forms(parameters: tuple[Array, ...], rise: Formula) -> RequestForms:
