@@ -77,6 +77,7 @@ FORMULAS = (
     request_power,
     window_functions,
     window_age,
+    window_harmonic,
     conditional_functions,
     attempt_functions,
     attempt_roots,
@@ -87,13 +88,15 @@ FORMULAS = (
     window_tables,
 )
 # What calls itself much is too long to be written out at each call.
-LONG = (window_harmonic, attempt_kinks, capped_poisson, window_power)
+LONG = (attempt_kinks, capped_poisson, window_power)
 ORDERED = (vector_math, *FORMULAS, *LONG)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
 FORCED = (*FORMULAS, column_passes, host_search)
 # Sums of rules, of terms of one sign, may be taken in lanes.
-SUMMED = (window_harmonic.in_window_by_rule, window_power.bent_little)
+SUMMED = (window_power.bent_little,)
+# What is long and vectorised is compiled once for all places at which hosts' loops call it.
+ONCE = (window_harmonic.window_harmonic,)
 # What few hosts call need not be inlined, nor what is long itself: it is compiled once.
 RARE = (host_search.fill_rarely, curve_table.pieces_before, curve_table.pieces_above)
 
@@ -194,7 +197,7 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
         return _respond_in_rounds(formula)
     rate = either(formula, announced)
 
-    @register_jitable(forceinline=True, fastmath=FAITHFUL)
+    @register_jitable(forceinline=formula not in ONCE, fastmath=FAITHFUL)
     def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
         wide()
         n = len(rates)

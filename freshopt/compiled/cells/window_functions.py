@@ -23,8 +23,9 @@ from freshopt.compiled.cells.request_functions import binary_rate, request_delay
 from freshopt.compiled.proof_tables import fallen
 from freshopt.numerics.vector_math import fast_exp
 
-# Windows of more requests are those of so many: e^{−x} is nothing then.
-MANY_REQUESTS = 700.0
+# Windows of more requests are those of so many: e^{−x} is nothing then, though no
+# denormal number, which processors are slow with, and nor are its products.
+MANY_REQUESTS = 600.0
 # e^{−x} is nothing beside 1 beyond.
 FADED = 40.0
 

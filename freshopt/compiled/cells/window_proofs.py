@@ -85,9 +85,10 @@ def window_harmonic(rate: float, w: float, d: float, asked: float, window: float
     index, ein = index_and_ein(u)
     mean = ein - index / u if u > 0.0 else 0.0
     finite = u if u < LARGEST else LARGEST
-    slope = in_window(finite, k, x, y)
+    left = fast_exp(-x)
+    slope = in_window(finite, k, left, y)
     cost = within * mean + (rate / asked if rate < asked else 1.0) * served_stale(finite, k, x, y, slope)
-    late = finite * slope + fast_exp(-x) * index_and_ein(finite + y)[1]
+    late = finite * slope + left * index_and_ein(finite + y)[1]
     return cost if rate > 0.0 else np.inf, 0.0, (w / d) * (index + k * late), SUMMED
 
 
