@@ -14,7 +14,7 @@ left. All are sums of terms ≥ 0: a kink has the rounding of five operations, a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import pairwise
 from typing import ClassVar
 
@@ -31,7 +31,7 @@ from freshopt.modelling.cost_curve import Cell, Curve
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, Array, Index, as_float64, once
+from freshopt.numerics.arrays import LARGEST, Array, Index, as_float64, once, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 
@@ -179,9 +179,9 @@ class PiecewiseLinearCost:
                 f"PiecewiseLinearCost slopes have shape {slopes.shape}, intercepts {intercepts.shape}. Give "
                 f"both the shape (pieces,) or (n, pieces)."
             )
-        if not (np.all((slopes >= 0.0) & np.isfinite(slopes)) and np.all(np.isfinite(intercepts))):
+        if not (((slopes >= 0.0) & np.isfinite(slopes)).all() and np.isfinite(intercepts).all()):
             raise SourceDataError("PiecewiseLinearCost slopes must be finite and >= 0. Correct them.")
-        if not np.all(np.max(intercepts, axis=-1) == 0.0):
+        if not (intercepts.max(axis=-1) == 0.0).all():
             raise SourceDataError("the largest intercept must be 0, so that C̄(0) = 0. Shift the intercepts.")
         return slopes, intercepts
 
@@ -191,7 +191,8 @@ def _columns_of_kinks(pieces: Array, asked: Array | None = None) -> tuple[Array,
     own = pieces[:1] if pieces.strides[0] == 0 else pieces
     with np.errstate(divide="ignore", over="ignore"):
         kinks = _kinks(own) if asked is None else _request_kinks(own, once(as_float64(asked)))
-    return tuple(np.broadcast_to(parameter, (len(pieces),)) for parameter in kinks)
+    n = len(pieces)
+    return tuple(read_only(each) if 1 < n == len(each) else np.broadcast_to(each, (n,)) for each in kinks)
 
 
 def _kinks(pieces: Array) -> list[Array]:
@@ -228,6 +229,18 @@ def _active_lines(pieces: Array) -> list[tuple[Array, Array]]:
 
     First is the level one; next to each the first of steeper ones to meet it, and itself where none is.
     """
+    return _shared_lines(pieces.tobytes(), pieces.shape) if len(pieces) == 1 else _highest_lines(pieces)
+
+
+@lru_cache(maxsize=64)
+def _shared_lines(pieces: bytes, shape: tuple[int, ...]) -> list[tuple[Array, Array]]:
+    """Return the same of lines that all sources share, found once."""
+    lines = _highest_lines(np.frombuffer(pieces).reshape(shape))
+    return [(read_only(slope), read_only(start)) for slope, start in lines]
+
+
+def _highest_lines(pieces: Array) -> list[tuple[Array, Array]]:
+    """Return α and β of the highest lines, found anew."""
     every = list(zip(*_columns(pieces), strict=True))
     slope, start = reduce(np.maximum, [np.where(b == 0.0, a, 0.0) for a, b in every]), np.zeros(len(pieces))
     found = [(slope, start)]

@@ -264,6 +264,16 @@ def test_a_row_has_the_solve_and_its_proof() -> None:
     assert (row["family"], row["budget"], row["n"]) == ("ties", 0.3, N)
 
 
+def test_only_the_slowest_are_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    solve, cell, asked = fo.solve, cliffs.CELLS["harmonic"], []
+    monkeypatch.setattr(fo, "solve", lambda task, **given: asked.append(task) or solve(task, **given))
+    which = cliffs.Input("harmonic", "ties", 0.3, N)
+    cliffs.measure(cell, which, 1e-6, np.inf)
+    assert len(asked) == 1
+    cliffs.measure(cell, which, 1e-6)
+    assert 3 <= len(asked) <= 1 + cliffs.REPEATS
+
+
 def rows_of(times: dict[str, float], n: int) -> list[dict[str, object]]:
     base = {"cell": "x", "budget": 0.3, "passes": 3, "gap": 1e-16, "over": 0.0, "held": True, "n": n}
     base["hosts"] = ""
@@ -274,7 +284,7 @@ def test_the_slowest_inputs_are_measured_with_more_sources(monkeypatch: pytest.M
     times = {family: float(place) for place, family in enumerate(cliffs.FAMILIES)}
     asked = []
 
-    def measured(_cell: object, which: tuple[str, str, float, int, str], _add: float) -> dict[str, object]:
+    def measured(_cell: object, which: tuple[str, str, float, int, str], *_: float) -> dict[str, object]:
         asked.append(which)
         row = rows_of({which[1]: times[which[1]] + which[2] - 0.4 * bool(which[4])}, which[3])[0]
         return {**row, "cell": which[0], "budget": which[2], "hosts": which[4]}
