@@ -104,7 +104,7 @@ RARE = (host_search.fill_rarely, curve_table.pieces_before, curve_table.pieces_a
 ROUNDS = {window_tables.tabled_window: window_tables.WINDOW_ROUNDS}
 # Floats in a vector of 512 bits.
 LANES = 8
-
+_ONE_BY_ONE = functions_of(*LONG)
 _FORCED, _ORDERED = functions_of(*FORCED), (*functions_of(*ORDERED), best_response, bounded, added)
 for _function in functions_of(*INLINED):
     if _function not in (inverse_tables.ratio_table, inverse_tables.octave_table):
@@ -189,19 +189,20 @@ def either(silent: Callable[..., Any], announced: Callable[..., Any] | None) -> 
 def respond_of(formula: Demand, announced: Demand | None) -> Respond:
     """Return the function that writes best responses of sources.
 
-    It is called as ``respond(columns, 1/price, rates)``. Loops begin at 0: compilers vectorise no others.
+    It is called as ``respond(columns, 1/price, rates)``. Loops begin at 0: compilers vectorise no others. They
+    take a vector at a time, the last ones again with some before: what is left over would be done one by one.
     """
     if formula in STEPS:
         return _respond_in_steps(formula, announced)
     if formula in ROUNDS:
         return _respond_in_rounds(formula)
-    rate = either(formula, announced)
+    rate, lanes = either(formula, announced), 1 if formula in _ONE_BY_ONE else LANES
 
     @register_jitable(forceinline=formula not in ONCE, fastmath=FAITHFUL)
     def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
         wide()
         n = len(rates)
-        many = max(1, min(n, unknown(LANES)))
+        many = max(1, min(n, unknown(lanes)))
         for first in range(0, n, many):
             begin = min(first, n - many)
             own, some = part(columns, begin, begin + many), rates[begin : begin + many]
