@@ -189,8 +189,8 @@ def either(silent: Callable[..., Any], announced: Callable[..., Any] | None) -> 
 def respond_of(formula: Demand, announced: Demand | None) -> Respond:
     """Return the function that writes best responses of sources.
 
-    It is called as ``respond(columns, 1/price, rates)``. Loops begin at 0: compilers vectorise no others. They
-    take a vector at a time, the last ones again with some before: what is left over would be done one by one.
+    It is called as ``respond(columns, 1/price, rates)``. Loops begin at 0: compilers vectorise no others.
+    Each takes a vector, the last one some sources again: what is left over would be done one by one.
     """
     if formula in STEPS:
         return _respond_in_steps(formula, announced)
