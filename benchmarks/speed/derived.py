@@ -9,8 +9,7 @@ a kernel for the same objective, WaterFilling solves it for comparison. Compiled
 CVXPY solves the problem through Conic (with the package's cone forms, where there are any) up to the size at
 which it fails or would take longer than `--patience`. Ratios are of one run.
 
-All of it takes about 9 minutes, most of it in cone programs. The patience is 15 seconds, no longer 60: cone
-programs that take between the two are left out.
+All of it takes about 9 minutes, most of it in cone programs of up to 15 seconds.
 """
 
 from __future__ import annotations

@@ -38,12 +38,11 @@ def limited(share: float) -> fo.Problem:
     )
 
 
-@pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note how many sources are asked for their hosts' sums, and for their hosts' prices."""
+def noted(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[int]:
+    """Note how many sources are in a pass of these kinds."""
     asked = []
 
-    def noted(name: str) -> None:
+    def note(name: str) -> None:
         original = getattr(Columns, name)
 
         def called(columns: Columns, *given: object) -> Array:
@@ -53,10 +52,31 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         monkeypatch.setattr(Columns, name, called)
 
-    compile_all(monkeypatch)
-    noted("by_host")
-    noted("settle_hosts")
+    for name in names:
+        note(name)
     return asked
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how many sources are asked for their hosts' sums, and for their hosts' prices."""
+    compile_all(monkeypatch)
+    return noted(monkeypatch, "by_host", "settle_hosts")
+
+
+@pytest.mark.parametrize("share", [0.8, 0.95, 2.0])
+def test_sources_at_their_hosts_limits_are_not_evaluated_again(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = limited(share)
+    plain = fo.solve(problem)
+    compile_all(monkeypatch)
+    asked = noted(monkeypatch, "demand", "fill")
+    solution = fo.solve(problem)
+    assert present(solution.certificate).relative_gap < 1e-12
+    assert solution.rates == pytest.approx(plain.rates, rel=1e-9)
+    assert solution.price == pytest.approx(plain.price, rel=1e-9)
+    assert max(asked) <= N / 2
 
 
 @pytest.mark.parametrize("share", [0.3, 0.99, 1.01, 2.0])
