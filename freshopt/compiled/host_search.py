@@ -204,8 +204,8 @@ def largest_step(
 ) -> Step:
     """Return the largest step of demand between two log prices.
 
-    On a slope it is where all use the limit, if the other sources stay as they are. The vectors are memory
-    for the rates at both prices.
+    On a steep slope it is where all use the limit if the other sources stay as they are, if there is such a
+    place, else the middle. The vectors are memory for the rates at both prices.
     """
     least = 0.0
     for side in range(2):

@@ -122,7 +122,7 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
     respond = respond_of(formula, announced)
     chosen: Any = (
         (respond, fill_rates)
-        if formula in STEPS or formula in ROUNDS
+        if formula in STEPS or (formula in ROUNDS and announced is None)
         else (either(formula, announced), fill_apart)
     )
     by, written = chosen
@@ -194,7 +194,7 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
     """
     if formula in STEPS:
         return _respond_in_steps(formula, announced)
-    if formula in ROUNDS:
+    if formula in ROUNDS and announced is None:
         return _respond_in_rounds(formula)
     rate, lanes = either(formula, announced), 1 if formula in _ONE_BY_ONE else LANES
 

@@ -8,9 +8,10 @@ columns and a sample.
 Hosts whose limits min_rate uses up are not solved for: their sources stay there, at the price that the
 steepest of them would pay.
 
-Where all sources have limits that together are the bandwidth, or little more, all hosts are solved for at
-once. What is too much is given up by the hosts of the lowest prices, and the bandwidth's price is sought
-among them alone.
+Hosts whose own prices are above the bandwidth's stay at their limits. Its price is sought among the sources
+of the others alone, and those without a limit, if these are few. Where all sources have limits that together
+are the bandwidth, or little more, all hosts are solved for at once, and the others are those of the lowest
+prices.
 
 Among prices with the same demand the answer is the least, as `freshopt.solvers.water_filling` states: hosts
 are solved so by the loops, 0 is recognised here, and other intervals are left to the general search.
@@ -53,12 +54,13 @@ SAMPLED_HOSTS, SPARSE, FEWEST = 1500, 8, 200
 # Prices that are apart by this relatively may be the same.
 SAME = 1e-12
 # Below this share of the price that they tell, hosts are not solved for, if all use more than the bandwidth
-# there; else so many prices are tried, and then the least. Each step is so much longer than it seems it must.
-MARGIN, TRIALS, BEYOND = 0.8, 3, 1.5
+# there; else so many prices are tried, and then the least. Each step is so much longer than it seems it must,
+# and at most so many nats.
+MARGIN, TRIALS, BEYOND, FARTHEST = 0.8, 3, 1.5, 50.0
 # All are, whatever the price, where their limits exceed the bandwidth by less than this share.
 NEARLY = 1.0 / 16.0
-# Hosts that the price is first sought among at least, those of the lowest own prices, and how many times more
-# next; at most one in so many sources.
+# Hosts that the price is first sought among at least, those of the lowest own prices; without a floor, how
+# many times more next; they have at most one in so many of all sources.
 CHEAPEST, MORE, AMONG = 64, 4, 2
 
 
@@ -189,6 +191,7 @@ def _search_bandwidth(
     columns: Columns, bandwidth: float, start: float | None, used: float | None = None
 ) -> Found | None:
     """Return rates that use up a bandwidth, or None."""
+    used = used or None
     known: list[Known] = [] if start is None or used is None else [(start, used)]
     found = sampled_search(columns, bandwidth, start, used, known)
     return jump_search(columns, bandwidth, start, known) if found is None else found
@@ -204,7 +207,7 @@ def _among_cheapest(
     nearly flat, and that of these is not.
 
     - `most`: Bandwidth that the upper bounds in `columns` use.
-    - `at`: A price below that of the bandwidth, if one is known.
+    - `at`: A price below that of the bandwidth, with what is used there and a steepness, if one is known.
     """
     hosts, bandwidth, many = problem.hosts, problem.bandwidth, CHEAPEST
     if at is None and not 0.0 < most - bandwidth <= NEARLY * bandwidth:
@@ -213,18 +216,21 @@ def _among_cheapest(
     sources = np.cumsum(np.diff(hosts.first)[rising]) + (columns.n - len(hosts.order))
     price, spent = (0.0, bandwidth) if at is None else (at.price, at.used)
     while math.isfinite(spent):
-        if at is not None:
-            price *= math.exp(BEYOND * max(math.log(spent / bandwidth) / at.steepness, -math.log(MARGIN)))
+        if at is None:
+            many = max(many, 1 + int(np.count_nonzero(host_prices <= price)))
+        else:
+            ahead = max(math.log(spent / bandwidth) / at.steepness, -math.log(MARGIN))
+            price *= math.exp(min(BEYOND * ahead, FARTHEST))
             many = max(many, int(np.count_nonzero(host_prices <= price)))
         if many > len(rising) or sources[many - 1] > columns.n // AMONG:
             break
-        price = float(host_prices[rising[many - 1]])
+        price = max(price, float(host_prices[rising[many - 1]]))
         members = _members(problem, rising[:many])
         rates, own = np.array(columns.upper), columns.take(members, len(members))
         rates[members] = 0.0
         others, used = _sum(columns.cost, rates, columns.n), own.demand(price)
         spent = others + used
-        if price > 0.0 and spent <= bandwidth:
+        if others < bandwidth and spent <= bandwidth:
             found = _search_bandwidth(own, bandwidth - others, price, used)
             if found is None:
                 return None

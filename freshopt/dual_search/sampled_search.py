@@ -55,7 +55,7 @@ LOOSE = 1e-8
 POWER = 1e-9
 # Steps of the search on the sample, its relative accuracy, and that where a sample is all there is.
 _STEPS, _FINE, _ROUGH = 60, 1e-15, 1e-4
-# From a corrected sample all sources are off by a hundredth of what they were, and a search ends well below.
+# A corrected sample is searched to this share of the last error: it tells a hundredth of that.
 _BELOW = 1e-4
 # So steep log demand jumps, if it is between two log prices that are so near to each other. After so many
 # steps two of three halve the bracket.
@@ -234,7 +234,7 @@ def interpolated(points: list[tuple[float, float]], x: float) -> float:
 def root(excess: Callable[[float], float], x: float, fine: float = _FINE) -> float:
     """Return a decreasing function's root by bracketed secants, or NaN.
 
-    Where it is less than `fine` the next secant is the last.
+    Where the value is at most `fine` one more secant ends the search, and its value is not looked at.
     """
     low, high = -math.inf, math.inf
     before, value_before, reach = x, math.nan, 1.0

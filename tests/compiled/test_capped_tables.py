@@ -58,7 +58,9 @@ def test_tables_are_incomplete_gamma_functions(e: float) -> None:
             assert marginal == pytest.approx(w * exact, rel=RIGHT, abs=0.0)
             assert abs(marginal / (w * exact) - 1.0) < ROUNDING
             whole = plateau * kink * (1.0 + e) / e
-            assert cost == pytest.approx(whole * float(left(mpmath.mpf(x), mpmath.mpf(e))), rel=RIGHT, abs=0.0)
+            assert cost == pytest.approx(
+                whole * float(left(mpmath.mpf(x), mpmath.mpf(e))), rel=RIGHT, abs=0.0
+            )
 
 
 @pytest.mark.parametrize("e", EXPONENTS)

@@ -173,3 +173,15 @@ def test_many_sources_are_solved_as_by_the_cell(e: float, monkeypatch: pytest.Mo
     objective = SynchronizationCost(PowerCost(1.0, e), ON_REQUEST)
     problem = fo.Problem(objective, sources, 0.1 * float(np.sum(asked)), dict.fromkeys(range(0, 900, 3), 8.0))
     require_same_compiled(problem, monkeypatch)
+
+
+@pytest.mark.parametrize(("e", "window"), list(product((1.0, 3.0, 3.5, 4.0), (1e-3, 1.0, 1e12))))
+def test_lifetimes_of_very_many_requests_are_those_without_a_window(e: float, window: float) -> None:
+    table = present(window_tables(e)).response
+    for level in (-170.0, -200.0, -230.0):
+        # kτ^{1+e} is the price over C, to 1/τ.
+        life = float(mpmath.exp((mpmath.log((1 + mpmath.mpf(e)) / e) - level) / (1 + mpmath.mpf(e))))
+        assert life > 1e14
+        given = (np.float64(1.0), np.float64(level), np.float64(e), np.float64(2.0), np.float64(window))
+        for rate in (tabled_window(*given, table), window_power(*given)):
+            assert rate == pytest.approx(2.0 / (1.0 + life), rel=1e-13, abs=0.0)

@@ -12,7 +12,7 @@ from freshopt.dual_search.compiled_water_filling import FEWEST, SPARSE
 from freshopt.dual_search.jump_search import crossing, jump_search
 from freshopt.dual_search.sampled_search import root
 from freshopt.numerics.arrays import Array
-from freshopt.problems import HarmonicStaleness
+from freshopt.problems import HarmonicStaleness, PowerCost, SynchronizationCost
 from tests.dual_search.test_jump_search import columns_of
 from tests.ground_truth.named import AGE, BINARY, present
 from tests.ground_truth.routes import compile_all
@@ -179,3 +179,47 @@ def test_a_crossing_may_end_where_demand_is_near_enough() -> None:
     prices.clear()
     assert crossing(demand, 0.5, 0.3, 1e-3, 3.0) == pytest.approx(math.log(2.0), rel=1e-15)
     assert few < len(prices)
+
+
+@pytest.mark.parametrize("extra", [0.0, 1e-9, 1e-3, 1e-2])
+def test_cheap_hosts_without_demand_where_the_others_are_at_their_limits(
+    extra: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Costs with a cap: demand jumps from nothing, at the hosts' own prices.
+    compile_all(monkeypatch)
+    cheap, dear = 64, 200
+    w = np.concatenate((np.linspace(1e-6, 2e-6, cheap), np.full(dear, 1e3)))
+    limits = dict(enumerate([0.05] * cheap + [1.0] * dear))
+    sources = fo.Sources(np.ones(len(w)), w, host=np.arange(len(w)))
+    cost = SynchronizationCost(PowerCost(1.0, 0.5, 2.0))
+    solution = fo.solve(fo.Problem(cost, sources, dear * (1.0 + extra), limits))
+    assert present(solution.certificate).relative_gap < 1e-12
+    assert np.sum(solution.rates[cheap:]) == pytest.approx(dear, rel=1e-12)
+
+
+def test_a_host_that_no_sample_has_seen_may_ask_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_all(monkeypatch)
+    hosts, each = FEWEST * SPARSE + 400, 10
+    host = np.repeat(np.arange(hosts), each)
+    w = np.random.default_rng(0).lognormal(0.0, 1.0, len(host))
+    w[host == 3] *= 1e70
+    limits = dict.fromkeys(range(hosts), 1.0) | {3: 1e35}
+    sources = fo.Sources(np.ones(len(host)), w, host=host)
+    solution = fo.solve(fo.Problem(SynchronizationCost(PowerCost(1.0, 0.5)), sources, hosts - 1.0, limits))
+    assert present(solution.certificate).relative_gap < 1e-12
+
+
+def test_hosts_that_max_rate_keeps_below_their_limits_have_unimportant_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compile_all(monkeypatch)
+    hosts, each, below = 4000, 5, 100
+    host = np.repeat(np.arange(hosts), each)
+    w = np.random.default_rng(0).lognormal(0.0, 1.0, len(host))
+    bound = np.where(host < below, 0.1, np.inf)
+    w[: below * each : 7] = 0.0
+    sources = fo.Sources(np.ones(len(host)), w, host=host, max_rate=bound)
+    asked = noted(monkeypatch, "demand", "fill")
+    problem = fo.Problem(HarmonicStaleness(), sources, 0.97 * hosts, dict.fromkeys(range(hosts), 1.0))
+    assert present(fo.solve(problem).certificate).relative_gap < 1e-12
+    assert max(asked) <= len(host) / 2

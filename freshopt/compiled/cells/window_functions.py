@@ -23,8 +23,8 @@ from freshopt.compiled.cells.request_functions import binary_rate, request_delay
 from freshopt.compiled.proof_tables import fallen
 from freshopt.numerics.vector_math import fast_exp
 
-# Windows of more requests are those of so many: e^{−x} is nothing then, though no
-# denormal number, which processors are slow with, and nor are its products.
+# Windows of more requests are taken for those of so many, where e^{−x} is nothing. Later it and its products
+# would be no normal floats, which processors are slow with.
 MANY_REQUESTS = 600.0
 # e^{−x} is nothing beside 1 beyond.
 FADED = 40.0

@@ -6,7 +6,8 @@ Names are those of `freshopt.compiled.cells.window_power`, which finds D and I i
 **Best response.** Ψ = m/C − e^{−x}x^e is 0 at τ = 0. It rises as Ψ' = (1 + τ)S, S = D + eE/y the mean
 slope of s^e at τ + min(Z, x), Z exponential. Of its parts kτ^{1+e} alone, and what is left of few requests,
 S(0)·τ, and of many, y^e, the roots make a start; two steps of Householder's third order on logarithms, as in
-`freshopt.compiled.cells.window_age`, leave rounding, and three of small and of large exponents.
+`freshopt.compiled.cells.window_age`, leave rounding; exponents below .3 and above 4 take a third one where
+lifetimes are short, and have no tables.
 
 **Reach.** S(t)·t^{1−e} does not fall with t, and for e > 1 neither does S, so that with η = min(1, e)
 Ψ/τ^η does not either. Let s = |m − ν|/CΨ, of a lower bound of Ψ, in which y^e − x^e is ητ·y^{e−1}.
@@ -28,8 +29,8 @@ from freshopt.numerics.vector_math import fast_exp, fast_log
 
 # Beyond these exponents two steps do not do.
 LEAST_BENT, MOST_BENT = 0.3, 4.0
-# Lifetimes of so many requests have no S'' beside rounding.
-LATE = 1000.0
+# Lifetimes of so many requests have no S'' beside rounding, and of so many τS'/S is e − 1.
+LATE, LAST = 1000.0, 1e8
 # How much less than the lesser of both roots the start is where they are equal.
 APART = 0.5
 # Lifetimes of more requests are theirs in all but the largest term.
@@ -38,7 +39,7 @@ MANY = 1e17
 LEAST = 1e-30
 # What small exponents lose of differences.
 CANCELLED = 2.0**-42
-# Of windows that are none.
+# The least window that is taken for one.
 NEAREST = 1e-290
 
 
@@ -81,6 +82,7 @@ def next_life(
     # τS'/S and τ²S''/S.
     fall = (life * mean - e * power + (e - 1.0) * part * share) / mean
     later = life * fall + (e - 1.0) * ((e - 2.0) * part * (share * share) - e * power) / mean
+    fall = fall if life < LAST else e - 1.0
     late, rise = life / (1.0 + life), life * (1.0 + life) * mean / value
     bend = 1.0 + late + fall - rise
     turn = late * (1.0 - late) + fall * (1.0 - fall) + later - rise * bend

@@ -111,10 +111,10 @@ def step(
 
 
 def response(
-    life: float, worth: float, _level: float, _e: float, asked: float, _window: float, _table: Array
+    life: float, worth: float, level: float, _e: float, asked: float, _window: float, _table: Array
 ) -> float:
     """Return ζ/(1 + τ)."""
-    return asked / (1.0 + life) * (1.0 if worth > 0.0 else 0.0)
+    return asked / (1.0 + life) * (1.0 if (worth > 0.0) & (level > -np.inf) else 0.0)
 
 
 WINDOW_ROUNDS = Rounds(look, begin, step, response, 2)
