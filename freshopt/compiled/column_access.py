@@ -141,7 +141,7 @@ def _unknown(_context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:  # n
 
 
 def _veil(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401
-    """Write an empty line of assembly from a register to the same one."""
+    """Write an empty line of assembly, from a register to itself."""
     kind = ir.FunctionType(arguments[0].type, [arguments[0].type])
     return builder.call(ir.InlineAsm(kind, "", "=r,0", side_effect=True), arguments)
 

@@ -248,7 +248,10 @@ def _members(problem: Problem, hosts: IntArray) -> IntArray:
 
 
 def _unpriced(problem: Problem, columns: Columns, host_prices: Array) -> Array:
-    """Return rates where bandwidth costs nothing; those of hosts with prices are known."""
+    """Return rates where bandwidth costs nothing.
+
+    Those of hosts with prices are known.
+    """
     if not np.any(host_prices):
         rates = np.empty(columns.n)
         columns.fill(TINY_PRICE, rates)
