@@ -42,6 +42,9 @@ NEAR = 20.0
 WIDTH = 1e-13
 # Relative: an error of the limit that is left to be divided among sources.
 CLOSE = 1e-13
+# The root's distance from the last log price times that of the last two, where a secant ends a search: demand
+# may be nearly flat, and its sources' rates are not.
+FAINT = 1e-10
 ULP, EPS = 4e-16, float(np.finfo(np.float64).eps)
 
 # How a search goes: on, or ended because demand is the limit, is linear between the last two prices to
@@ -154,10 +157,11 @@ def search_price(
             and kept
             and abs(excess) * abs(excess_before) <= CLOSE
             and abs(excess) <= abs(excess - excess_before)
+            and abs(excess) * (x - before) * (x - before) <= FAINT * abs(excess - excess_before)
         )
         # Most steps end nowhere near: the rates are not compared there.
         if narrow or quadratic or abs(excess) <= CLOSE:
-            state = search_state(own, excess, rates, earlier, narrow, quadratic)
+            state = search_state(own, excess, rates, earlier, narrow, quadratic, abs(x - before))
             if state != GOES_ON:
                 break
         last, kept = x, True
@@ -229,18 +233,24 @@ def largest_step(
 
 
 def search_state(
-    own: SourceColumns, excess: float, rates: Array, earlier: Array, narrow: bool, quadratic: bool
+    own: SourceColumns,
+    excess: float,
+    rates: Array,
+    earlier: Array,
+    narrow: bool,
+    quadratic: bool,
+    apart: float,
 ) -> int:
     """Return whether a search has ended, and how.
 
-    `quadratic` errors are those a secant leaves none of.
+    `quadratic` errors are those a secant leaves none of, and `apart` the distance of the last two log prices.
     """
     close = abs(excess) <= CLOSE
     if close and any_inside(own, rates):
         return MET
     if narrow:
         return JUMPS
-    if quadratic and not close and not any_moved(own, rates, earlier) and any_inside(own, rates):
+    if quadratic and not close and not any_moved(own, rates, earlier, apart) and any_inside(own, rates):
         return LINEAR
     return GOES_ON
 
@@ -344,12 +354,13 @@ def any_inside(own: SourceColumns, rates: Array) -> bool:
     return False
 
 
-def any_moved(own: SourceColumns, rates: Array, earlier: Array) -> bool:
-    """Return whether the set of rates at bounds has changed.
+def any_moved(own: SourceColumns, rates: Array, earlier: Array, apart: float) -> bool:
+    """Return whether the set of rates at bounds has changed, or a rate by a step.
 
-    That is: whether a source is at a bound in one of two vectors of rates and not in the other.
+    Many small steps are next to nothing in demand: secants do not tell them from a slope.
     """
-    for j in range(len(rates)):  # noqa: SIM110 - numba compiles no generator here
-        if is_inside(rates[j], own, j) != is_inside(earlier[j], own, j):
+    for j in range(len(rates)):
+        step = abs(rates[j] - earlier[j]) > STEEP * apart * rates[j]
+        if step or is_inside(rates[j], own, j) != is_inside(earlier[j], own, j):
             return True
     return False

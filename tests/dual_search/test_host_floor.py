@@ -12,7 +12,7 @@ from freshopt.dual_search.compiled_water_filling import FEWEST, SPARSE
 from freshopt.dual_search.jump_search import crossing, jump_search
 from freshopt.dual_search.sampled_search import root
 from freshopt.numerics.arrays import Array
-from freshopt.problems import HarmonicStaleness, PowerCost, SynchronizationCost
+from freshopt.problems import HarmonicStaleness, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from tests.dual_search.test_jump_search import columns_of
 from tests.ground_truth.named import AGE, BINARY, present
 from tests.ground_truth.routes import compile_all
@@ -223,3 +223,22 @@ def test_hosts_that_max_rate_keeps_below_their_limits_have_unimportant_sources(
     problem = fo.Problem(HarmonicStaleness(), sources, 0.97 * hosts, dict.fromkeys(range(hosts), 1.0))
     assert present(fo.solve(problem).certificate).relative_gap < 1e-12
     assert max(asked) <= len(host) / 2
+
+
+@pytest.mark.parametrize("seed", [0, 5, 10, 41])
+def test_small_steps_of_demand_are_no_slope(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Beside a source at max_rate that takes nearly all of the limit, the others' steps are 1e-7 of demand.
+    compile_all(monkeypatch)
+    rng, n = np.random.default_rng(seed), 40
+    w, d = np.append(rng.lognormal(0.0, 2.0, n), 1e6), np.append(rng.lognormal(0.0, 1.0, n), 1.0)
+    sources = fo.Sources(
+        d,
+        w,
+        success=np.append(rng.uniform(0.5, 0.9, n), 0.9),
+        refresh_cost=np.append(np.ones(n), 1e8),
+        max_rate=np.append(np.full(n, np.inf), 0.4),
+        host=np.zeros(n + 1, dtype=int),
+    )
+    cost = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0, 3.0], [0.0, -1.0, -9.0]))
+    solution = fo.solve(fo.Problem(cost, sources, 1e9, {0: 4e7 + rng.uniform(20.0, 150.0)}))
+    assert present(solution.certificate).relative_gap < 1e-13

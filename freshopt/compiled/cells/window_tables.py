@@ -44,6 +44,8 @@ from freshopt.numerics.wide_tables import ROWS, UNIT, continue_downwards, value_
 LOW, HIGH = -56, 54
 # The largest y₁.
 NEAR = 4.0
+# Householder's steps of a response.
+STEPS = 2
 # Of few requests U is what the lower function leaves, of more the continued fraction, of so many terms.
 FEW, TERMS = 0.5, 205
 
@@ -117,14 +119,14 @@ def response(
     return asked / (1.0 + life) * (1.0 if (worth > 0.0) & (level > -np.inf) else 0.0)
 
 
-WINDOW_ROUNDS = Rounds(look, begin, step, response, 2)
+WINDOW_ROUNDS = Rounds(look, begin, step, response, STEPS)
 
 
 def tabled_window(worth: float, level: float, e: float, asked: float, window: float, table: Array) -> float:
     """Return the best response of `window_power`, from a table."""
     now, later = look(0.0, level, e, asked, window, table)
     life = begin(now, later, worth, level, e, asked, window, table)
-    for _ in range(2):
+    for _ in range(STEPS):
         now, later = look(life, level, e, asked, window, table)
         life = step(life, now, later, worth, level, e, asked, window, table)
     return response(life, worth, level, e, asked, window, table)
