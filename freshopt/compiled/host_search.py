@@ -355,9 +355,9 @@ def any_inside(own: SourceColumns, rates: Array) -> bool:
 
 
 def any_moved(own: SourceColumns, rates: Array, earlier: Array, apart: float) -> bool:
-    """Return whether the set of rates at bounds has changed, or a rate by a step.
+    """Return whether a rate has reached or left a bound, or made a step.
 
-    Many small steps are next to nothing in demand: secants do not tell them from a slope.
+    Small steps are negligible in demand: secants do not tell them from a slope.
     """
     for j in range(len(rates)):
         step = abs(rates[j] - earlier[j]) > STEEP * apart * rates[j]
