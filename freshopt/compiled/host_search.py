@@ -355,7 +355,7 @@ def any_inside(own: SourceColumns, rates: Array) -> bool:
 
 
 def any_moved(own: SourceColumns, rates: Array, earlier: Array, apart: float) -> bool:
-    """Return whether a rate has reached or left a bound, or made a step.
+    """Return whether rates reached or left bounds, or made a step.
 
     Small steps are negligible in demand: secants do not tell them from a slope.
     """
