@@ -54,7 +54,7 @@ from freshopt.certificates.row_repair import (
 )
 from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.row_table import RowTable
-from freshopt.certificates.vanishing_cost import cost_without_refreshes
+from freshopt.certificates.vanishing_cost import cost_without_refreshes, may_vanish
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.heavy import polars
@@ -278,7 +278,8 @@ def certificate_of_gap(
     if told is not None:
         return _certificate(gap, price, host_prices, 0.0, gap_bound, told)
     limits = priced_limits(gap, price, host_prices)
-    if not gap_bound <= TIGHT * (abs(gap.cost) + limits.at_stake):
+    tight = gap_bound <= TIGHT * (abs(gap.cost) + limits.at_stake)
+    if not tight and not may_vanish(gap.numerics, gap.rates, gap.cost, gap_bound):
         return None
     certificate = _summarise(gap, price, host_prices, 0.0, gap_bound, limits)
     return certificate if certificate.relative_gap <= TIGHT or not math.isfinite(certificate.gap) else None

@@ -11,6 +11,8 @@ Where a source without refreshes costs infinitely much, its cost at half the rat
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from freshopt.compiled.columns import spread
@@ -22,11 +24,22 @@ from freshopt.separable.kernel import Kernel, Numerics
 NOTHING_LEFT, NOTHING_PROVED = 1e-15, 1e-14
 # Sources of a sample, and a share of its cost that is far more than nothing.
 SAMPLE, FAR = 256, 1e-9
+# A sample's cost may be so many times less than that of all.
+LESS = 1e6
 
 
 def vanishes(cost: float, gap_bound: float, whole: float) -> bool:
     """Return whether cost and gap are nothing beside those without refreshes."""
     return cost <= NOTHING_LEFT * whole and gap_bound <= NOTHING_PROVED * whole
+
+
+def may_vanish(numerics: Numerics, rates: Array, cost: float, gap_bound: float) -> bool:
+    """Return whether a cost and its gap vanish beside those of a sample without refreshes."""
+    if not 0.0 <= cost + gap_bound < math.inf:
+        return False
+    few = spread(len(rates), min(SAMPLE, len(rates)))
+    whole = len(rates) / len(few) * cost_without_refreshes(numerics.take(few), rates[few])
+    return vanishes(cost, gap_bound, LESS * whole)
 
 
 def cost_without_refreshes(numerics: Numerics, rates: Array, cost: float = 0.0) -> float:

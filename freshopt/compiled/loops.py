@@ -86,9 +86,10 @@ FORMULAS = (
     capped_tables,
     window_sums,
     window_tables,
+    attempt_kinks,
 )
 # What calls itself much is too long to be written out at each call.
-LONG = (attempt_kinks, capped_poisson, window_power)
+LONG = (capped_poisson, window_power)
 ORDERED = (vector_math, *FORMULAS, *LONG)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
@@ -98,10 +99,25 @@ SUMMED = (window_power.bent_little,)
 # What is long and vectorised is compiled once for all places at which hosts' loops call it.
 ONCE = (window_harmonic.window_harmonic,)
 # What few hosts call need not be inlined, nor what is long itself: it is compiled once.
-RARE = (host_search.fill_rarely, curve_table.pieces_before, curve_table.pieces_above)
+RARE = (
+    host_search.fill_rarely,
+    curve_table.pieces_before,
+    curve_table.pieces_above,
+    attempt_kinks.attempt_kinks,
+)
 
 # Of those that look up a table again and again.
 ROUNDS = {window_tables.tabled_window: window_tables.WINDOW_ROUNDS}
+# Of those that halve a bracket: its ends and what each step needs, the next bracket, and the best response.
+BRACKETS: dict[Demand, tuple[Callable[..., Any], ...]] = {
+    attempt_kinks.attempt_kinks: (
+        attempt_kinks.bracket,
+        attempt_kinks.halved,
+        attempt_kinks.paid_attempts,
+    )
+}
+# More times than any bracket of floats is halved.
+HALVINGS = 4000
 # Floats in a vector of 512 bits.
 LANES = 8
 _ONE_BY_ONE = functions_of(*LONG)
@@ -122,7 +138,7 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
     respond = respond_of(formula, announced)
     chosen: Any = (
         (respond, fill_rates)
-        if formula in STEPS or (formula in ROUNDS and announced is None)
+        if formula in STEPS or (formula in (*ROUNDS, *BRACKETS) and announced is None)
         else (either(formula, announced), fill_apart)
     )
     by, written = chosen
@@ -196,6 +212,8 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
         return _respond_in_steps(formula, announced)
     if formula in ROUNDS and announced is None:
         return _respond_in_rounds(formula)
+    if formula in BRACKETS and announced is None:
+        return _respond_by_halving(formula)
     rate, lanes = either(formula, announced), 1 if formula in _ONE_BY_ONE else LANES
 
     @register_jitable(forceinline=formula not in ONCE, fastmath=FAITHFUL)
@@ -270,5 +288,38 @@ def _respond_in_rounds(formula: Demand) -> Respond:
         for k in range(len(rates)):
             worth = at(importance, k) * inverse_price / at(cost, k)
             rates[k] = bounded(rate(rates[k], worth, *at(parameters, k)), at(lower, k), at(upper, k))
+
+    return respond
+
+
+def _respond_by_halving(formula: Demand) -> Respond:
+    """Return `respond_of` a formula that halves brackets.
+
+    Sources are halved together until none is left, of which more does no harm.
+    """
+    bracket, halved, rate = BRACKETS[formula]
+
+    @register_jitable(forceinline=True, fastmath=FAITHFUL)
+    def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        wide()
+        _, importance, parameters, cost, lower, upper = columns
+        # In one array: of how many may overlap compilers check a few.
+        ends = np.empty(2 * len(rates))
+        for k in range(len(rates)):
+            worth = at(importance, k) * inverse_price / at(cost, k)
+            ends[2 * k], ends[2 * k + 1], rates[k] = bracket(worth, *at(parameters, k))
+        for _ in range(HALVINGS):
+            left = 0
+            for k in range(len(rates)):
+                worth = at(importance, k) * inverse_price / at(cost, k)
+                low, high = halved(ends[2 * k], ends[2 * k + 1], rates[k], worth, *at(parameters, k))
+                ends[2 * k], ends[2 * k + 1] = low, high
+                left += low < high
+            if left == 0:
+                break
+        for k in range(len(rates)):
+            worth = at(importance, k) * inverse_price / at(cost, k)
+            free = rate(ends[2 * k + 1], worth, *at(parameters, k))
+            rates[k] = bounded(free, at(lower, k), at(upper, k))
 
     return respond

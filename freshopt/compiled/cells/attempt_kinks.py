@@ -10,10 +10,11 @@ attempts, N geometric, so that with the m_j = ⌊ρ/ρ_j⌋ attempts of a gap th
 The marginal value falls in steps, at each kink's multiples. Next to one, a rate counts as below it: cost and
 marginal value are then never less than the true ones, which beyond a step are 1/q times smaller.
 
-**Best response.** The least ρ at which the marginal value is at most the price. It is no less than the
-multiple of the last kink up to which that kink's gain alone exceeds the price, and no more than the one from
-which g_1·q^m does not. Between them the multiples of each kink are searched by bisection, those of the last
-one first: the others have few between two of its.
+**Best response.** The least ρ at which the marginal value is at most the price: a multiple of a kink. With
+G_j = g_j − g_{j+1} and W = sw/λ no term WG_jq^m may exceed 1 there, so that ρ is no less than any
+ρ_j·log(WG_j)/−log q; and where each of K is at most 1/K, it is at most the price. Between the two the middle
+rate is tried, and the bracket ends at the next multiple on the side where the response is: the last multiple
+before the middle, or the first one beyond.
 
 **Gap.** Prices a little above and below the one paid, as far as rounding tells them apart, have the best
 responses between which the best one is. Up to it the marginal value is at most that at the rate, and down to
@@ -36,6 +37,8 @@ DEPTH = 650.0
 MOST = 1e300
 # A multiple is at most this much farther than its product's rounding, and just before a rate is this little.
 ABOVE, NEAR = 1.0 + 2.0**-51, 2.0**-49
+# What is left for rounding of a logarithm, relatively to both sides and at 1.
+SHORT, LONG, SLACK = 1.0 - 2.0**-40, 1.0 + 2.0**-40, 2.0**-44
 # What rounding takes from an exponent, relatively.
 EXPONENT = 12.0 * HALF_ULP
 
@@ -87,18 +90,80 @@ def unmet(rate: float, log: float, kinks: tuple[float, ...]) -> float:
     return found
 
 
-def halvings(count: float) -> int:
-    """Return how often so many are halved until one is left.
+def bracket(worth: float, _level: float, *kinks: float) -> tuple[float, float, float]:
+    """Return rates between which the best response is, and log q.
+
+    The second is a multiple of a kink.
 
     Examples
     --------
-    >>> [halvings(count) for count in (1.0, 2.0, 5.0)]
-    [0, 1, 3]
+    >>> [round(float(x), 6) for x in bracket(2.0, 0.0, 2.0, 3.0, 0.5)]
+    [3.169925, 8.0, -0.693147]
     """
-    return math.frexp(count - 1.0)[1]
+    log, worth = failing_log(kinks[len(kinks) - 1]), min(worth * kinks[len(kinks) - 1], MOST)
+    low, high, beyond = 0.0, 0.0, 0.0
+    for j in range(len(kinks) - 3, -1, -2):
+        gain = fast_log(min(max(worth * (kinks[j + 1] - beyond), TINY), MOST))
+        least = min(max(gain * SHORT - SLACK, 0.0), DEPTH)
+        most = min(max((gain + fast_log(0.5 * len(kinks))) * LONG + SLACK, 0.0), DEPTH * LONG)
+        low = max(low, min(least / -log, MOST) * kinks[j])
+        high = max(high, min(most / -log + 2.0, MOST) * kinks[j])
+        beyond = kinks[j + 1]
+    high, last = min(high, MOST), 0.0
+    for j in range(len(kinks) - 3, -1, -2):
+        last = max(last, multiple(early(high, kinks[j], log)[0], kinks[j]))
+    return min(low, last), last, log
 
 
-def attempt_kinks(worth: float, _level: float, *kinks: float) -> float:
+def halved(
+    low: float, high: float, log: float, worth: float, _level: float, *kinks: float
+) -> tuple[float, float]:
+    """Return half of a bracket, or none that is left.
+
+    Examples
+    --------
+    >>> [float(x) for x in halved(3.17, 6.0, math.log(0.5), 2.0, 0.0, 2.0, 3.0, 0.5)]
+    [3.17, 4.0]
+    """
+    worth = min(worth * kinks[len(kinks) - 1], MOST)
+    middle = 0.5 * (low + high)
+    middle = middle if middle < high else low
+    found, beyond, before, after = 0.0, 0.0, 0.0, high
+    for j in range(len(kinks) - 3, -1, -2):
+        count, left = early(middle, kinks[j], log)
+        found += (kinks[j + 1] - beyond) * left
+        before = max(before, multiple(count, kinks[j]))
+        after = min(after, multiple(count + 1.0, kinks[j]) if kinks[j] > 0.0 else high)
+        beyond = kinks[j + 1]
+    more_pays = worth * found > 1.0
+    return max(low, after) if more_pays else low, high if more_pays else before
+
+
+def halvings(low: float, high: float, *kinks: float) -> int:
+    """Return how often a bracket is halved at most.
+
+    When it is shorter than the first kink's rate it has one multiple of each kink at most.
+
+    Examples
+    --------
+    >>> halvings(3.17, 6.0, 2.0, 3.0, 0.5)
+    4
+    """
+    first = high
+    for j in range(len(kinks) - 3, -1, -2):
+        first = min(first, kinks[j] if kinks[j] > 0.0 else high)
+    return math.frexp((high - low) / max(first, TINY))[1] + len(kinks) // 2 + 2
+
+
+def paid_attempts(high: float, worth: float, _level: float, *kinks: float) -> float:
+    """Return where a bracket ended, or 0 where nothing pays."""
+    every = 0.0
+    for j in range(len(kinks) - 3, -1, -2):
+        every = kinks[j + 1] if kinks[j] > 0.0 else every
+    return high if min(worth * kinks[len(kinks) - 1], MOST) * every > 1.0 else 0.0
+
+
+def attempt_kinks(worth: float, level: float, *kinks: float) -> float:
     """Return the least rate with a marginal value of at most λ/w.
 
     Examples
@@ -106,25 +171,10 @@ def attempt_kinks(worth: float, _level: float, *kinks: float) -> float:
     >>> [round(float(attempt_kinks(w, 0.0, 2.0, 3.0, 0.5)), 12) for w in (0.5, 1.0, 3.0)]
     [0.0, 2.0, 6.0]
     """
-    log = failing_log(kinks[len(kinks) - 1])
-    worth = min(worth * kinks[len(kinks) - 1], MOST)
-    last, every = max(kinks[len(kinks) - 3], TINY), 0.0
-    for j in range(len(kinks) - 3, -1, -2):
-        every = kinks[j + 1] if kinks[j] > 0.0 else every
-    # The last gain alone still pays before one multiple; all gains together do not after another.
-    pays = min(fast_log(min(max(worth * kinks[len(kinks) - 2], TINY), MOST)), DEPTH) / -log
-    pay = min(fast_log(min(max(worth * every, 1.0), MOST)), DEPTH) / -log
-    high = min((np.floor(pay) + 2.0) * last, MOST)
-    low = min(max(np.floor(pays) - 1.0, 0.0) * last, high)
-    for j in range(len(kinks) - 3, -1, -2):
-        place = kinks[j] if kinks[j] > 0.0 else last
-        less, more = early(low, place, log)[0], early(high, place, log)[0] + 1.0
-        for _ in range(halvings(more - less)):
-            middle = np.floor(0.5 * (less + more))
-            more_pays = worth * unmet(multiple(middle, place), log, kinks) > 1.0
-            less, more = middle if more_pays else less, more if more_pays else middle
-        low, high = max(low, multiple(less, place)), min(high, multiple(more, place))
-    return high if worth * every > 1.0 else 0.0
+    low, high, log = bracket(worth, level, *kinks)
+    for _ in range(halvings(low, high, *kinks)):
+        low, high = halved(low, high, log, worth, level, *kinks)
+    return paid_attempts(high, worth, level, *kinks)
 
 
 def kinked_attempts(rate: float, w: float, level: float, *kinks: float) -> Values:
@@ -160,11 +210,14 @@ def share_of_attempts(rate: float, w: float, excess: Excess, level: float, *kink
     every = min(max(scale * unmet(0.0, log, kinks) / paid, 1.0), MOST)
     apart = 2.0 * (ROUNDING + EXPONENT * min(fast_log(every), DEPTH))
     least, most = paid * (1.0 - apart), paid * (1.0 + apart)
+    here, before = scale * unmet(rate, log, kinks), scale * unmet(rate * (1.0 - NEAR), log, kinks)
+    up, down = max(here * (1.0 + apart) - least, 0.0), max(most - before * (1.0 - apart), 0.0)
+    # The best response itself, between the float before it and all that is beyond.
+    if up + down == 0.0 and scale * unmet(rate * (1.0 - HALF_ULP), log, kinks) > most * (1.0 + apart):
+        return 0.0
     low = attempt_kinks(w / most, level, *kinks)
     high = low if scale * unmet(low, log, kinks) <= least else attempt_kinks(w / least, level, *kinks)
-    here, before = scale * unmet(rate, log, kinks), scale * unmet(rate * (1.0 - NEAR), log, kinks)
-    up = max(here * (1.0 + apart) - least, 0.0) * max(high - rate, 0.0)
-    down = max(most - before * (1.0 - apart), 0.0) * max(rate - low, 0.0)
+    up, down = up * max(high - rate, 0.0), down * max(rate - low, 0.0)
     # The rate may be next to a multiple, of which it counts as below.
     beside = most * (rate * NEAR) if low < rate else 0.0
     return (max(up, down) + beside) / off
