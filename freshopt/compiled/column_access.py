@@ -51,6 +51,21 @@ def gathered(column: Data, members: IntArray, into: Data) -> Data:
     return into[: len(members)]
 
 
+def copied(column: Data, k: int, into: Data) -> Data:
+    """Fill memory with a column's entry, if it is memory."""
+    if isinstance(column, tuple):
+        return tuple(copied(each, k, own) for each, own in zip(column, into, strict=True))
+    return written(into, slice(None), at(column, k)) if isinstance(into, np.ndarray) else False
+
+
+def written(column: Data, k: Data, value: float) -> bool:
+    """Write a column's entry and return True, or False for a number."""
+    if not isinstance(column, np.ndarray):
+        return False
+    column[k] = value
+    return True
+
+
 def _by_column(access: Callable[..., Data], columns: Data, *given: int) -> Data:
     found = [access(column, *given) for column in columns]
     return type(columns)(*found) if hasattr(columns, "_fields") else tuple(found)
@@ -92,6 +107,39 @@ def _gathered(column: Data, members: IntArray, into: Data) -> Data:
 
         return picked
     return lambda column, members, into: column
+
+
+def _is_memory(kind: Data) -> bool:
+    return _is_column(kind) and kind.mutable and kind.dtype != types.float32
+
+
+@overload(copied, jit_options=INLINED, strict=False)
+def _copied(column: Data, k: int, into: Data) -> Data:
+    if isinstance(column, types.BaseTuple):
+        own = [f"access(column[{j}], k, into[{j}])" for j in range(len(column))]
+        names: dict[str, Data] = {"access": copied}
+        exec(f"def each(column, k, into):\n    return ({', '.join(own)},)\n", names)
+        return names["each"]
+    if _is_memory(into):
+
+        def filled(column: Data, k: int, into: Data) -> Data:
+            into[:] = column[k]
+            return True
+
+        return filled
+    return lambda column, k, into: False
+
+
+@overload(written, jit_options=INLINED, strict=False)
+def _written(column: Data, k: int, value: float) -> Data:
+    if _is_memory(column):
+
+        def put(column: Data, k: int, value: float) -> Data:
+            column[k] = value
+            return True
+
+        return put
+    return lambda column, k, value: False
 
 
 @overload(part, jit_options=INLINED, strict=False)

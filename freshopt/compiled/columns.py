@@ -168,7 +168,14 @@ class Columns:
         return used[:hosts]
 
     def settle_hosts(
-        self, limits: HostGroups, used: Array, floor: float, guess: float, steepness: float, out: Array
+        self,
+        limits: HostGroups,
+        used: Array,
+        floor: float,
+        guess: float,
+        steepness: float,
+        tells: bool,
+        out: Array,
     ) -> Array:
         """Write rates of hosts above their limits, at dual prices.
 
@@ -177,6 +184,7 @@ class Columns:
         - `used` (H,): Bandwidth used by the hosts at the price `floor`.
         - `floor`, `guess`: A price below all that matter, and a likely one.
         - `steepness`: −d log(used)/d log(price), about, > 0.
+        - `tells`: Whether what is used at `floor` tells prices better than `guess` does.
         - `out` (n,): Untouched where a limit is met at `floor`.
         - returns (H,): The hosts' prices, the least ones where several will do, and 0 where the limit is met
           at `floor`; NaN where none was found.
@@ -191,7 +199,7 @@ class Columns:
             return prices
         *_, loop = built("loops", self.formula, self.announced)
         largest, record = int(np.max(counts)), record_of(self)
-        begun = SearchStart(math.log(floor), math.log(guess), steepness)
+        begun = SearchStart(math.log(floor), math.log(guess), steepness, tells)
 
         def part(begin: int, end: int) -> None:
             loop(begin, end, which, largest, limits, begun, record, used, out, prices)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.compiled.column_access import at, part
+from freshopt.compiled.column_access import at, copied, part, written
 from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
@@ -35,8 +35,15 @@ SMOOTH, AGAIN = 6, 4
 # A rate that changes by more than so many times the bracket's width is a step. Of more steps than a few the
 # largest is not likely to be the one where the price is: the bracket is halved first.
 STEEP, FEW = 64.0, 2
-# In nats: where the floor is so near, its demand tells the price. From farther away it may be a ceiling, and
-# tell nothing.
+# A bracket that is too wide to tell them is halved, where the last demand was off by more than this: that of
+# no smooth search still is.
+FLAT = 1e-2
+# Where they are no fewer than this share of the last time's, they are at one price: it is searched for, and
+# again as soon as both its sides are known.
+FEWER, SIDES = 4, 3
+# Prices that a single source's step is sought at, at once.
+AT_ONCE = 16
+# In nats: demand at a floor that is farther away may be a ceiling, and tell nothing.
 NEAR = 20.0
 # Relative: width of a price's bracket at which demand jumps inside it.
 WIDTH = 1e-13
@@ -72,7 +79,8 @@ class HostSearch(NamedTuple):
 class Step(NamedTuple):
     """Largest step of demand in a bracket.
 
-    `x` is its log price, NaN where it is not searched for, and `many` how many sources have one.
+    `x` is the log price where it is at its share, NaN where it is not searched for, and `many` how many
+    sources have one.
     """
 
     x: float
@@ -97,6 +105,7 @@ def settle_host(
     used: float,
     start: SearchStart,
     scratch: Array,
+    spare: SourceColumns,
     members: IntArray,
     out: Array,
 ) -> float:
@@ -104,7 +113,8 @@ def settle_host(
 
     Where the limit does not bind nothing is written and the price is 0.
 
-    `used` is the bandwidth used at the floor; `scratch` has two rows with room for the rates of its sources.
+    `used` is the bandwidth used at the floor; `scratch` has two rows with room for the rates of its sources,
+    and `spare` is that of `search_price`.
     """
     many = len(members)
     one, other = scratch[0, :many], scratch[1, :many]
@@ -114,7 +124,7 @@ def settle_host(
         excess = math.log(fill_rarely(respond, own, math.exp(-start.floor), one) / limit)
         if excess <= ROUNDED:
             return 0.0
-    found = search_price(respond, own, limit, excess, start, one, other)
+    found = search_price(respond, own, limit, excess, start, one, other, spare)
     rates, earlier = (one, other) if found.turn % 2 == 0 else (other, one)
     if found.state == LINEAR:
         return write_between(found, own, limit, rates, earlier, members, out)
@@ -133,14 +143,18 @@ def search_price(
     start: SearchStart,
     rates: Array,
     earlier: Array,
+    spare: SourceColumns,
 ) -> HostSearch:
-    """Search the log price at which a host's sources use its limit."""
-    state, turn, halves, due, aside, kept = GOES_ON, 0, 0, SMOOTH, np.nan, True
+    """Search the log price at which a host's sources use its limit.
+
+    `spare` is memory for `AT_ONCE` sources, or columns that are not written.
+    """
+    state, turn, halves, due, aside, kept, many = GOES_ON, 0, 0, SMOOTH, np.nan, True, 0
     low, high = start.floor, np.inf
     before, excess_before = start.floor, floor_excess
     stride = Stride(excess_before / start.steepness, start.steepness, 1.0)
     x = before + stride.step
-    if not (start.guess - start.floor <= NEAR and abs(stride.step) <= NEAR):
+    if not (start.tells and abs(stride.step) <= NEAR):
         x, before, excess_before = start.guess, np.nan, np.nan
         stride = Stride(np.inf, start.steepness, 1.0)
     for turn in range(ROUNDS):
@@ -175,10 +189,14 @@ def search_price(
             # The other side of a step. What lies between the two says nothing of the demand beyond.
             x, stride = aside if aside > low else x, Stride(np.inf, stride.steepness, stride.leap)
             before, excess_before, aside = np.nan, np.nan, np.nan
+        elif turn >= due and STEEP * (high - low) > 1.0 and abs(excess) > FLAT and high < np.inf:
+            halves = math.ceil(math.log2(STEEP * (high - low)))
+            due = turn + halves
         elif turn >= due and high < np.inf:
-            step = largest_step(respond, own, limit, low, high, rates, earlier)
-            kept, due = False, turn + AGAIN
-            if step.many > FEW:
+            # Of steps that halving the bracket does not tell apart, many are one.
+            step = largest_step(respond, own, limit, low, high, many, rates, earlier, spare)
+            kept, due, many = False, turn + (AGAIN if step.many <= FEW else SIDES), step.many
+            if math.isnan(step.x) and step.many > FEW:
                 halves = math.ceil(math.log2(step.many / FEW))
                 due = turn + halves
             elif step.many > 0:
@@ -203,33 +221,63 @@ def largest_step(
     limit: float,
     low: float,
     high: float,
+    before: int,
     generous: Array,
     frugal: Array,
+    spare: SourceColumns,
 ) -> Step:
     """Return the largest step of demand between two log prices.
 
-    On a steep slope it is where all use the limit if the other sources stay as they are, if there is such a
-    place, else the middle. The vectors are memory for the rates at both prices.
+    On a steep slope it is where all use the limit if steps are alike and the other sources stay as they are.
+    The vectors are memory for the rates at both prices; `before` is how many had steps the last time, or 0.
     """
-    least = 0.0
+    most = least = 0.0
     for side in range(2):
-        least = fill_rarely(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
-    steep, most, many, j = STEEP * (high - low), 0.0, 0, 0
+        most, least = (
+            least,
+            fill_rarely(respond, own, math.exp(-(high if side else low)), frugal if side else generous),
+        )
+    steep, longest, all_steps, many, j = STEEP * (high - low), 0.0, 0.0, 0, 0
     for k in range(len(generous)):
         change = at(own.cost, k) * (generous[k] - frugal[k])
         if change > steep * (at(own.cost, k) * generous[k]):
-            many += 1
-            if change > most:
-                most, j = change, k
-    if many == 0 or many > FEW:
+            many, all_steps = many + 1, all_steps + change
+            if change > longest:
+                longest, j = change, k
+    if many == 0 or (many > FEW and FEWER * many <= before) or (many > FEW and before == 0):
         return Step(np.nan, many)
-    middle = frugal[j] + (limit - least) / at(own.cost, j)
-    middle = middle if frugal[j] < middle < generous[j] else 0.5 * (generous[j] + frugal[j])
+    share = 1.0 - min(1.0, max(0.0, (most - limit) / all_steps))
+    middle = frugal[j] + (share if 0.0 < share < 1.0 else 0.5) * (generous[j] - frugal[j])
+    return Step(step_place(respond, own, j, middle, low, high, spare), many)
+
+
+def step_place(
+    respond: Respond,
+    own: SourceColumns,
+    j: int,
+    middle: float,
+    low: float,
+    high: float,
+    spare: SourceColumns,
+) -> float:
+    """Return the log price at which a source has a rate.
+
+    Its importance at several prices makes as many sources at one, if there is memory for them.
+    """
+    rates, weight = np.empty(AT_ONCE), at(own.importance, j)
+    copied(own, j, spare)
+    many = AT_ONCE if written(spare.importance, 0, weight) else 1
+    some = part(spare, 0, many) if many > 1 else part(own, j, j + 1)
     while high - low > 0.1 * WIDTH + ULP * abs(low):
-        x = 0.5 * (low + high)
-        fill_rarely(respond, part(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
-        low, high = (x, high) if frugal[j] > middle else (low, x)
-    return Step(0.5 * (low + high), many)
+        apart = (high - low) / (many + 1)
+        first, below = low + apart, 0
+        for k in range(many if many > 1 else 0):
+            written(some.importance, k, weight * math.exp(-apart * k))
+        fill_rarely(respond, some, math.exp(-first), rates[:many])
+        for k in range(many):
+            below += rates[k] > middle
+        low, high = low + apart * below, low + apart * (below + 1)
+    return 0.5 * (low + high)
 
 
 def search_state(

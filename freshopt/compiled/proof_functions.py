@@ -40,7 +40,8 @@ With δ = |P − q|/(1 − P):
 is beyond the kink, where marginal values fall as a power; seen from the kink it is at most κ·m/ν.
 
 **Later than an age**: m = w·d·e^{−ρd}, so ρ̂ − ρ = log(m/ν)/d, which is at most (m − ν)/(d·ν), and ρ − ρ̂ at
-most (ν − m)/(d·m), and ρ. What is added above ρ is the area between m and ν, at most (m − ν)/d, also for ν = 0.
+most (ν − m)/(d·m), and ρ. What is added above ρ is the area between m and ν, at most (m − ν)/d, also for
+ν = 0.
 
 **Rounding.** |m − ν| is taken larger by `ROUNDING` of m + ν, more than formulas and prices lose, and by
 `TINY` for what underflows. Factors are ordered so that all after one that may underflow are at most 2. As

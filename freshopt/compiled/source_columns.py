@@ -68,8 +68,10 @@ class SearchStart(NamedTuple):
 
     - `floor`, `guess`: Logarithms of a price below all that matter and of a likely one.
     - `steepness`: −d log(demand)/d log(price), about, > 0.
+    - `tells`: Whether demand at the floor tells a price better than the guess does.
     """
 
     floor: float
     guess: float
     steepness: float
+    tells: bool

@@ -57,6 +57,8 @@ SAME = 1e-12
 # there; else so many prices are tried, and then the least. Each step is so much longer than it seems it must,
 # and at most so many nats.
 MARGIN, TRIALS, BEYOND, FARTHEST = 0.8, 3, 1.5, 50.0
+# How far demand is followed to tell its slope, and nearer where there is none any more.
+NATS = (1.0, 0.1, 0.01, 1e-3)
 # All are, whatever the price, where their limits exceed the bandwidth by less than this share.
 NEARLY = 1.0 / 16.0
 # Hosts that the price is first sought among at least, those of the lowest own prices; without a floor, how
@@ -70,6 +72,7 @@ class Floor(NamedTuple):
     - `used`: What all sources use at it, within hosts' limits.
     - `likely`, `steepness`: A likely price, and −d log(used)/d log(price) there, about, > 0.
     - `own`, `slope`: The same of hosts' own prices, without limits.
+    - `tells`: Whether what a host uses at the floor tells its own price better than `own` does.
     """
 
     price: float
@@ -78,6 +81,7 @@ class Floor(NamedTuple):
     steepness: float
     own: float
     slope: float
+    tells: bool = False
 
 
 def fill_compiled(
@@ -145,7 +149,8 @@ def _solve_hosts(columns: Columns, groups: HostGroups, at: Floor, used: Array, o
     - `used` (H,): What their sources use at it.
     - `out` (n,): Their rates are written.
     """
-    prices = columns.settle_hosts(groups, used, at.price, max(at.own, at.price), at.slope, out)
+    guess = max(at.own, at.price)
+    prices = columns.settle_hosts(groups, used, at.price, guess, at.slope, at.tells, out)
     for host in np.flatnonzero(~np.isfinite(prices)):
         # What its own search did not find, the search for bandwidths may, of this host's sources alone.
         members = groups.order[groups.first[host] : groups.first[host + 1]]
@@ -289,17 +294,27 @@ def _likely_price(problem: Problem, columns: Columns, groups: HostGroups, start:
     limited = replace(sample, upper=read_only(capped))
     slack = _sum(sample.cost, capped, sample.n) <= share
     price = guess if slack else first_price(limited, share, sample.n, guess)
-    above = prices[(prices > (0.0 if slack else price)) & (prices < np.inf)]
-    typical = math.exp(median(np.log(above))) if len(above) else price
+    above = np.flatnonzero((prices > (0.0 if slack else price)) & (prices < np.inf))
+    logs = np.log(prices[above])
+    typical = math.exp(median(logs)) if len(above) else price
     floor, likely = (TINY_PRICE, typical) if slack else (MARGIN * price, price)
-    return Floor(floor, math.inf, likely, _steepness(limited, likely), typical, _steepness(sample, typical))
+    slope, tells = _steepness(sample, typical), False
+    if len(above) and not slack:
+        used = sample.by_host(floor, codes, len(few))[above]
+        told = math.log(floor) + np.log(used / fewer.limits[above]) / slope
+        tells = median(np.abs(logs - told)) < median(np.abs(logs - math.log(typical)))
+    return Floor(floor, math.inf, likely, _steepness(limited, likely), typical, slope, tells)
 
 
 def _steepness(columns: Columns, price: float) -> float:
     """Return −d log(demand)/d log(price) of some sources, about."""
     few = columns.sample(FIRST)
-    here, beyond = few.demand(price), few.demand(math.e * price)
-    return max(0.1, math.log(here / beyond) if 0.0 < beyond < here < math.inf else 1.0)
+    here = few.demand(price)
+    for nats in NATS:
+        beyond = few.demand(price * math.exp(nats))
+        if 0.0 < beyond < here < math.inf:
+            return max(0.1, math.log(here / beyond) / nats)
+    return 1.0
 
 
 def _nearly_all(problem: Problem) -> bool:

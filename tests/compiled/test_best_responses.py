@@ -13,7 +13,17 @@ from freshopt.compiled import demand_functions
 from freshopt.compiled.cells import conditional_functions
 from freshopt.compiled.column_passes import best_response, fill_rates
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.host_search import JUMPS, LATE, LINEAR, MET, HostSearch, search_price, settle_host
+from freshopt.compiled.host_search import (
+    AT_ONCE,
+    GOES_ON,
+    JUMPS,
+    LATE,
+    LINEAR,
+    MET,
+    HostSearch,
+    search_price,
+    settle_host,
+)
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.problems import Age
@@ -211,19 +221,31 @@ def plateau(worth: float, d: float) -> float:
     return d / 37.0 * math.sqrt(worth / d) if worth >= d else 0.0
 
 
+KINDS = {"steps": steps, "plateau": plateau}
+
+
 def both(worth: float, d: float, signalled: bool) -> float:
     """Return all or nothing on signals, else √(aΔ) − Δ."""
     return steps(worth, d) if signalled else max(0.0, math.sqrt(worth * d) - d)
 
 
-def searched(kind: str, seed: int) -> tuple[HostSearch, Array, Array, BoolArray, float]:
-    """Return a search, w, d, who is signalled, and the limit."""
+def spare(own: SourceColumns) -> SourceColumns:
+    """Return memory for copies of a source."""
+    memory = np.empty((5, AT_ONCE))
+    signalled = np.zeros(AT_ONCE, dtype=np.bool_)
+    return SourceColumns(signalled, memory[0], (memory[1],) * len(own.parameters), *memory[2:5])
+
+
+def searched(kind: str, seed: int, ties: int = 0) -> tuple[HostSearch, Array, Array, BoolArray, float]:
+    """Return a search, w, d, who is signalled, and the limit; w/d may have few values."""
     rng = np.random.default_rng(seed)
     d, w = rng.lognormal(size=MEMBERS), rng.lognormal(size=MEMBERS)
     signalled = rng.random(MEMBERS) < {"steps": 1.0, "plateau": 0.0, "both": 0.5}[kind]
     one = np.ones(MEMBERS)
     # Uncompiled, the logarithm of no demand is an error: a little is always asked for.
     own = SourceColumns(signalled, w, (d,), one, 1e-15 * one, np.inf * one)
+    if ties:
+        w[:] = d * rng.choice(rng.lognormal(size=ties), MEMBERS)
     limit = float(rng.uniform(0.02, 0.6)) * float(np.sum(d)) * (1.0 / 37.0 if kind == "plateau" else 1.0)
 
     def rate(signalled: bool, worth: tuple[float], parameters: tuple[float]) -> float:
@@ -235,9 +257,9 @@ def searched(kind: str, seed: int) -> tuple[HostSearch, Array, Array, BoolArray,
 
     floor = 1e-3
     used = sum(rate(s, (a / floor,), (b,)) for s, a, b in zip(signalled.tolist(), w, d, strict=True))
-    start = SearchStart(math.log(floor), 0.0, 1.0)
+    start = SearchStart(math.log(floor), 0.0, 1.0, True)
     found = search_price(
-        respond, own, limit, math.log(used / limit), start, np.empty(MEMBERS), np.empty(MEMBERS)
+        respond, own, limit, math.log(used / limit), start, np.empty(MEMBERS), np.empty(MEMBERS), spare(own)
     )
     return found, w, d, signalled, limit
 
@@ -257,6 +279,19 @@ def test_a_step_that_crosses_the_limit_is_enclosed_within_few_turns(kind: str) -
     assert len(jumped) >= 15
     assert float(np.mean(jumped)) < 24.0
     assert max(jumped) <= LATE + 48
+
+
+@pytest.mark.parametrize("ties", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["steps", "plateau"])
+def test_many_steps_at_one_price_are_enclosed_within_few_turns(kind: str, ties: int) -> None:
+    """However often the bracket is halved, as many steps are left in it."""
+    found = [searched(kind, seed, ties) for seed in range(30)]
+    for each, w, d, _, limit in found:
+        beside = each.low - 1e-12, each.high + 1e-12
+        used = [math.fsum(map(KINDS[kind], (w * math.exp(-x)).tolist(), d.tolist())) for x in beside]
+        assert each.state != GOES_ON
+        assert each.state != JUMPS or used[0] > limit >= used[1]
+    assert float(np.mean([each.turn for each, *_ in found])) < 20.0
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -293,9 +328,9 @@ def test_a_ceiling_of_demand_at_the_floor_does_not_delay_a_search(floor: float) 
 
         used = fill_rates(respond, own, 1.0 / floor, np.empty(MEMBERS))
         limit = float(rng.uniform(0.05, 0.95)) * used
-        start = SearchStart(math.log(floor), math.log(0.3), 1.0)
+        start = SearchStart(math.log(floor), math.log(0.3), 1.0, floor > 1e-9)
         room = np.empty((2, MEMBERS))
-        found = search_price(respond, own, limit, math.log(used / limit), start, *room)
+        found = search_price(respond, own, limit, math.log(used / limit), start, *room, spare(own))
         assert found.state in {MET, LINEAR}
         turns.append(found.turn)
     assert float(np.mean(turns)) < 8.0
@@ -330,9 +365,11 @@ def test_a_price_beside_a_vertical_slope_is_found(seed: int) -> None:
             return math.fsum(map(upright, (own.importance / price).tolist(), own.parameters[0].tolist()))
 
         limit = demand(float(rng.choice(w / d)) * (1.0 - near))
-        start = SearchStart(math.log(1e-3), 0.0, 1.0)
+        start = SearchStart(math.log(1e-3), 0.0, 1.0, True)
         scratch = np.empty((2, many))
-        price = settle_host(respond, own, limit, demand(1e-3), start, scratch, np.arange(many), rates)
+        price = settle_host(
+            respond, own, limit, demand(1e-3), start, scratch, spare(own), np.arange(many), rates
+        )
         assert math.fsum(rates) == pytest.approx(limit, rel=EXACT)
         assert demand(price * (1.0 - 1e-12)) >= limit >= demand(price * (1.0 + 1e-12))
 

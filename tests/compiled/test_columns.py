@@ -325,6 +325,6 @@ def test_hosts_whose_demand_has_steps_alone_are_solved_for() -> None:
     rates = np.array(d)
     for floor in (1e-290, 1e-3):
         used = columns.by_host(floor, groups.codes, hosts)
-        prices = columns.settle_hosts(groups, used, floor, 0.13, 1.0, rates)
+        prices = columns.settle_hosts(groups, used, floor, 0.13, 1.0, floor > 1e-9, rates)
         assert np.all(prices[used > groups.limits] > floor)
         np.testing.assert_allclose(rates.reshape(hosts, each).sum(axis=1), groups.limits, rtol=EXACT)
