@@ -57,6 +57,10 @@ SAME = 1e-12
 # there; else so many prices are tried, and then the least. Each step is so much longer than it seems it must,
 # and at most so many nats.
 MARGIN, TRIALS, BEYOND, FARTHEST = 0.8, 3, 1.5, 50.0
+# What a sample's demand is off by, relatively; where demand is nearly flat, a price is off by more.
+UNSURE, FLATTEST = 0.02, 0.02
+# The least steepness by which prices are followed.
+FLAT = 0.1
 # How far demand is followed to tell its slope, and nearer where there is none any more.
 NATS = (1.0, 0.1, 0.01, 1e-3)
 # All are, whatever the price, where their limits exceed the bandwidth by less than this share.
@@ -297,13 +301,14 @@ def _likely_price(problem: Problem, columns: Columns, groups: HostGroups, start:
     above = np.flatnonzero((prices > (0.0 if slack else price)) & (prices < np.inf))
     logs = np.log(prices[above])
     typical = math.exp(median(logs)) if len(above) else price
-    floor, likely = (TINY_PRICE, typical) if slack else (MARGIN * price, price)
-    slope, tells = _steepness(sample, typical), False
+    likely = typical if slack else price
+    flat, slope, tells = _steepness(limited, likely), max(FLAT, _steepness(sample, typical)), False
+    floor = TINY_PRICE if slack else price * min(MARGIN, math.exp(-UNSURE / flat))
     if len(above) and not slack:
         used = sample.by_host(floor, codes, len(few))[above]
         told = math.log(floor) + np.log(used / fewer.limits[above]) / slope
         tells = median(np.abs(logs - told)) < median(np.abs(logs - math.log(typical)))
-    return Floor(floor, math.inf, likely, _steepness(limited, likely), typical, slope, tells)
+    return Floor(floor, math.inf, likely, max(FLAT, flat), typical, slope, tells)
 
 
 def _steepness(columns: Columns, price: float) -> float:
@@ -313,7 +318,7 @@ def _steepness(columns: Columns, price: float) -> float:
     for nats in NATS:
         beyond = few.demand(price * math.exp(nats))
         if 0.0 < beyond < here < math.inf:
-            return max(0.1, math.log(here / beyond) / nats)
+            return max(FLATTEST, math.log(here / beyond) / nats)
     return 1.0
 
 
