@@ -52,15 +52,17 @@ def gathered(column: Data, members: IntArray, into: Data) -> Data:
 
 
 def copied(column: Data, k: int, into: Data) -> Data:
-    """Fill memory with a column's entry, if it is memory."""
+    """Fill memory with a column's entry, if it is memory; return whether it is."""
     if isinstance(column, tuple):
         return tuple(copied(each, k, own) for each, own in zip(column, into, strict=True))
-    return written(into, slice(None), at(column, k)) if isinstance(into, np.ndarray) else False
+    if isinstance(into, np.ndarray):
+        into[:] = column[k]
+    return isinstance(into, np.ndarray)
 
 
-def written(column: Data, k: Data, value: float) -> bool:
-    """Write a column's entry and return True, or False for a number."""
-    if not isinstance(column, np.ndarray):
+def written(column: Data, k: int, value: float) -> bool:
+    """Write a column's entry, unless it has none there; return whether it has."""
+    if not isinstance(column, np.ndarray) or k >= len(column):
         return False
     column[k] = value
     return True
@@ -135,8 +137,10 @@ def _written(column: Data, k: int, value: float) -> Data:
     if _is_memory(column):
 
         def put(column: Data, k: int, value: float) -> Data:
-            column[k] = value
-            return True
+            there = k < len(column)
+            if there:
+                column[k] = value
+            return there
 
         return put
     return lambda column, k, value: False

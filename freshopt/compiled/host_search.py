@@ -147,7 +147,7 @@ def search_price(
 ) -> HostSearch:
     """Search the log price at which a host's sources use its limit.
 
-    `spare` is memory for `AT_ONCE` sources, or columns that are not written.
+    `spare` is memory for `AT_ONCE` sources, or for none.
     """
     state, turn, halves, due, aside, kept, many = GOES_ON, 0, 0, SMOOTH, np.nan, True, 0
     low, high = start.floor, np.inf

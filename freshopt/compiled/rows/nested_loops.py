@@ -63,7 +63,7 @@ def group_price(
         out[:] = own.upper
         return -np.inf, 1
     start = SearchStart(math.log(LOWEST_PRICE), guess, 1.0, False)
-    found = search_price(respond, own, target, math.log(used / target), start, one, other, own)
+    found = search_price(respond, own, target, math.log(used / target), start, one, other, part(own, 0, 0))
     rates, earlier = (one, other) if found.turn % 2 == 0 else (other, one)
     if found.state == LINEAR:
         return write_between(found, own, target, rates, earlier, members, out), found.turn + 3
