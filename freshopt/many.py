@@ -224,15 +224,16 @@ def _solved(
     m = len(problems)
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     values, gaps, relative, prices = np.full((4, m), np.nan)
-    sums, iterations, proved = np.zeros((m, 5)), np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.bool_)
+    sums, proved = np.zeros((m, 5)), np.zeros(m, dtype=np.bool_)
+    iterations, batches = np.zeros((2, m), dtype=np.int64)
     rates: Array | None = None
-    for which, batch in parts:
+    for number, (which, batch) in enumerate(parts):
         found = batch.solve()
         own = BatchSums(found.prices, found.sums)
         verdict = verdicts(own, batch.bandwidth, batch.free, batch.gains, options.tolerance)
         prices[which], sums[which], iterations[which] = found.prices, found.sums, found.evaluations
         values[which], gaps[which], relative[which] = verdict.values, verdict.gaps, verdict.relative_gaps
-        proved[which] = verdict.proved & (found.states != UNSOLVED)
+        batches[which], proved[which] = number, verdict.proved & (found.states != UNSOLVED)
         if len(which) == m:
             rates = found.rates
             continue
@@ -268,6 +269,7 @@ def _solved(
         time.perf_counter() - begun,
         BatchSums(read_only(prices), read_only(sums)),
         iterations,
+        batches,
         alone,
     )
 
@@ -299,13 +301,13 @@ def _solved_alone(
 
 def _alike(problems: Sequence[Problem]) -> list[tuple[IntArray, Batch]]:
     """Return the batches of problems that have a batch route."""
-    cells: dict[BatchCell, list[int]] = {}
+    cells: dict[tuple[BatchCell, str], list[int]] = {}
     for k, problem in enumerate(problems):
         cell = batch_cell(problem)
         if cell is not None:
-            cells.setdefault(cell, []).append(k)
+            cells.setdefault((cell, problem.objective.sense), []).append(k)
     parts = []
-    for cell, which in cells.items():
+    for (cell, _), which in cells.items():
         if enabled(cell, sum(len(problems[k].sources) for k in which), len(which)):
             batch = batch_of(cell, [problems[k] for k in which])
             if batch is not None:

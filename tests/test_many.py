@@ -1,8 +1,10 @@
 """Many problems at once: each is what it is alone, and what closed forms and NumPy say."""
 
+import copy
 import math
 import pickle
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, replace
 
 import mpmath
 import numpy as np
@@ -11,6 +13,8 @@ import pytest
 import freshopt as fo
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.batch import batch_columns
+from freshopt.many import SourceGroups
+from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.problems import PollingKnapsack, PowerCost, SynchronizationCost
 from freshopt.separable.tangents import Contradiction
@@ -331,7 +335,7 @@ def test_tangents_are_compared_once_and_certificates_are_the_same(
 ) -> None:
     sources, offsets, bandwidths = groups(np.random.default_rng(23), SIZES, ill=True, bounded=True)
     many = fo.solve_many(CELLS[name], sources, offsets=offsets, bandwidths=bandwidths)
-    alone = [replace(many, convex_=set())[k] for k in range(len(many))]
+    alone = [replace(many, convex_={})[k] for k in range(len(many))]
     compare, asked = Gap.contradiction, list[Gap]()
 
     def counted(gap: Gap) -> Contradiction | None:
@@ -357,5 +361,46 @@ def test_tangents_are_compared_once_and_certificates_are_the_same(
     # Costs below a tangent are never told a gap, however often they are read.
     wrong = Contradiction(0, 1.0, 2.0, -1.0, 0.5, 0.75)
     monkeypatch.setattr(Gap, "contradiction", lambda _: wrong)
-    doubted = replace(many, convex_=set())
+    doubted = replace(many, convex_={})
     assert all(present(doubted[k].certificate).gap == math.inf for k in (0, 0, 1) if k not in many.alone)
+
+
+def test_a_problem_and_its_rows_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, offsets, bandwidths = groups(np.random.default_rng(5), SIZES, ill=False, bounded=False)
+    many = fo.solve_many(named.HARMONIC, sources, offsets=offsets, bandwidths=bandwidths)
+    first, *rest = (k for k in range(len(many)) if k not in many.alone)
+    assert present(many[first].certificate).relative_gap <= EXACT
+    declare, asked = type(many.problems).__getitem__, list[int]()
+
+    def counted(own: SourceGroups, k: int) -> Problem:
+        asked.append(k)
+        return declare(own, k)
+
+    monkeypatch.setattr(type(many.problems), "__getitem__", counted)
+    for k in rest:
+        one = many[k]
+        proof = present(one.certificate)
+        assert proof.relative_gap == many.relative_gaps[k]
+        assert not asked
+        assert one.problem is one.problem
+        assert one.problem.bandwidth == bandwidths[k]
+        assert proof.rows is proof.rows
+        assert present(proof.rows)["bandwidth"].limit == bandwidths[k]
+        assert asked == [k, k]
+        asked.clear()
+        for value, name in ((one, "problem"), (proof, "rows")):
+            with pytest.raises(FrozenInstanceError):
+                setattr(value, name, None)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_hold_what_nobody_has_asked_for(again: Callable[[fo.Solution], fo.Solution]) -> None:
+    sources, offsets, bandwidths = groups(np.random.default_rng(5), SIZES, ill=False, bounded=False)
+    many = fo.solve_many(named.HARMONIC, sources, offsets=offsets, bandwidths=bandwidths)
+    k = [k for k in range(len(many)) if k not in many.alone][-1]
+    one, other = many[k], again(many[k])
+    assert repr(one) == repr(other)
+    assert not other.problem.lower.flags.writeable
+    mine, theirs = present(one.certificate), present(replace(other.certificate, reason="again"))
+    assert present(mine.rows).to_frame().equals(present(theirs.rows).to_frame())
+    assert theirs.reason == "again"

@@ -75,7 +75,7 @@ from freshopt.separable.program import Program
 TIGHT = 1e-9
 
 
-@frozen_value(repr=False)
+@frozen_value(late=("rows",), repr=False)
 class Certificate:
     """Duality-gap certificate of given rates.
 
@@ -267,16 +267,9 @@ def certify_in_one_pass(
         return certificate_of_gap(proved, price, given)
 
 
-def certificate_of_gap(
-    proved: ProvedGap, price: float, host_prices: Array, told: RelativeGap | None = None
-) -> Certificate | None:
-    """Return the certificate of a tight gap, or None.
-
-    `told` is its relative gap, if known, and if tangents of the same formulas were compared with costs.
-    """
+def certificate_of_gap(proved: ProvedGap, price: float, host_prices: Array) -> Certificate | None:
+    """Return the certificate of a tight gap, or None."""
     gap, gap_bound = proved.gap, proved.gap_bound
-    if told is not None:
-        return _certificate(gap, price, host_prices, 0.0, gap_bound, told)
     limits = priced_limits(gap, price, host_prices)
     tight = gap_bound <= TIGHT * (abs(gap.cost) + limits.at_stake)
     if not tight and not may_vanish(gap.numerics, gap.rates, gap.cost, gap_bound):

@@ -105,7 +105,7 @@ class Answer:
     conflict: object = None
 
 
-@frozen_value(repr=False)
+@frozen_value(late=("problem",), repr=False)
 class Solution(Plotted):
     """Primal rates, dual prices and their certificate.
 

@@ -16,17 +16,18 @@ from typing import NamedTuple, overload
 import numpy as np
 
 from freshopt.certificates.best_response import limit_terms
-from freshopt.certificates.certificate import certificate_of_gap
+from freshopt.certificates.certificate import Certificate, certificate_of_gap
 from freshopt.certificates.proof_pass import gap_of_proof
-from freshopt.certificates.relative_gap import MENTIONED, RelativeGap
+from freshopt.certificates.relative_gap import MENTIONED
+from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.compiled.proof_columns import INFLATION, Proof
 from freshopt.errors import CertificateError
 from freshopt.formatting import count
+from freshopt.modelling.host_limits import without_limits
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_value
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.numerics.frozen_arrays import frozen_value, later
 
 _NO_HOSTS = read_only(np.zeros(0))
 
@@ -94,7 +95,6 @@ def proved_solution(
     seconds: float,
     note: str = "",
     certify: bool = True,
-    told: RelativeGap | None = None,
 ) -> Solution | None:
     """Return the solution of a problem whose sums prove it, or None.
 
@@ -102,13 +102,12 @@ def proved_solution(
     - `rates` (n,)
     - `proof`: The sums at rates and price.
     - `certify`: False leaves the certificate out.
-    - `told`: Its relative gap, if known, and if tangents of the same formulas were compared with costs.
     """
     with np.errstate(all="ignore"):
         proved = gap_of_proof(problem, rates, price, _NO_HOSTS, proof)
         if proved is None:
             return None
-        certificate = certificate_of_gap(proved, price, _NO_HOSTS, told)
+        certificate = certificate_of_gap(proved, price, _NO_HOSTS)
     if certificate is None or not certificate.confirms(tolerance):
         return None
     return Solution(
@@ -154,6 +153,8 @@ class Solutions(Sequence[Solution]):
     sums : BatchSums
         What certificates are made of.
     iterations : ndarray of int, shape (m,)
+    batches : ndarray of int, shape (m,)
+        Which problems were solved at once, by the same formulas: the number of their batch.
     alone : mapping of int to Solution
         Those that were solved one by one.
 
@@ -179,9 +180,11 @@ class Solutions(Sequence[Solution]):
     seconds: float
     sums: BatchSums
     iterations: IntArray
+    batches: IntArray
     alone: Mapping[int, Solution]
-    # Formulas whose tangents were compared with costs, once one of their certificates is read.
-    convex_: set[object] = field(default_factory=set)
+    # Whether a bound is above the value, by batch whose tangents were compared with costs: once one of its
+    # certificates is read.
+    convex_: dict[int, bool] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of problems."""
@@ -206,26 +209,60 @@ class Solutions(Sequence[Solution]):
         k = range(len(self))[k]
         if k in self.alone:
             return self.alone[k]
-        problem, proof = self.problems[k], self.sums.proof(k)
-        formulas, relative = _formulas(problem.numerics), float(self.relative_gaps[k])
-        plain = formulas in self.convex_ and relative <= MENTIONED and proof.cost > self.gaps[k]
+        batch, note = int(self.batches[k]), f"Solved among {count(len(self), 'problem')} at once."
+        rates, price = self.rates[self.offsets[k] : self.offsets[k + 1]], float(self.prices[k])
+        iterations, seconds = int(self.iterations[k]), self.seconds / len(self)
+        # Where tangents were compared with costs, the arrays tell the certificate.
+        if (
+            batch in self.convex_
+            and self.relative_gaps[k] <= MENTIONED
+            and self.sums.sums[k, 0] > self.gaps[k]
+        ):
+            proof, problem = self._certificate(k, rates, price), later(self.problems.__getitem__, k)
+            answer = proof.value, price, proof.host_prices, proof, iterations, seconds, self.solver, note
+            return Solution(problem, Status.OPTIMAL, rates, *answer)
         found = proved_solution(
-            problem,
-            self.rates[self.offsets[k] : self.offsets[k + 1]],
-            float(self.prices[k]),
-            proof,
+            self.problems[k],
+            rates,
+            price,
+            self.sums.proof(k),
             self.solver,
             math.inf,
-            iterations=int(self.iterations[k]),
-            seconds=self.seconds / len(self),
-            note=f"Solved among {count(len(self), 'problem')} at once.",
-            told=RelativeGap(relative, relative, "") if plain else None,
+            iterations=iterations,
+            seconds=seconds,
+            note=note,
         )
         if found is None:
             raise CertificateError(f"the sums of problem {k} do not prove it. Solve it by itself.", None)
-        if math.isfinite(found.certificate.gap):
-            self.convex_.add(formulas)
+        if found.certificate.gap == self.gaps[k] and found.value == self.values[k]:
+            self.convex_[batch] = found.problem.objective.sense == "maximise"
         return found
+
+    def _certificate(self, k: int, rates: Array, price: float) -> Certificate:
+        """Return the certificate of a problem by the numbers that are known."""
+        value, gap, relative = (float(each[k]) for each in (self.values, self.gaps, self.relative_gaps))
+        return Certificate(
+            value=value,
+            bound=value + gap if self.convex_[int(self.batches[k])] else value - gap,
+            gap=gap,
+            relative_gap=relative,
+            beyond_rounding=relative,
+            infeasibility=0.0,
+            price=price,
+            host_prices=without_limits(len(rates)).named(_NO_HOSTS),
+            rates=rates,
+            reason="",
+            vanishing=False,
+            rows=later(self._rows, k),
+        )
+
+    def _rows(self, k: int) -> RowTable:
+        """Return the rows of one problem's certificate."""
+        problem, price = self.problems[k], float(self.prices[k])
+        rates, sums = self.rates[self.offsets[k] : self.offsets[k + 1]], self.sums.proof(k)
+        proved = gap_of_proof(problem, rates, price, _NO_HOSTS, sums)
+        assert proved is not None, "the sums of its batch proved it"
+        return RowTable.of_limits(proved.gap, price, _NO_HOSTS, proved.gap_bound)
 
     def __repr__(self) -> str:
         sizes = np.diff(self.offsets)
@@ -238,10 +275,3 @@ class Solutions(Sequence[Solution]):
         return (
             f"Solutions({count(len(self), 'problem')} of {of} sources: {words}; relative gaps <= {gap:.2g})"
         )
-
-
-def _formulas(numerics: Numerics | None) -> object:
-    """Return the formulas by which a batch proves numerics."""
-    if isinstance(numerics, MixedNumerics):
-        return _formulas(numerics.silent_sources), _formulas(numerics.signalled_sources)
-    return numerics.unit_proof if isinstance(numerics, Kernel) else numerics

@@ -48,7 +48,7 @@ class HostLimits:
         if limits is not None and not isinstance(limits, Mapping):
             raise SourceDataError(f"host_limits are {limits!r}. Pass a mapping of hosts to their limits.")
         if not limits:
-            return _without_limits(len(sources))
+            return without_limits(len(sources))
         read = partial(rate_of, time_unit=sources.time_unit)
         given = {
             host: read(f"the limit of host {host!r}", limit) if isinstance(limit, str) else limit
@@ -148,7 +148,7 @@ class HostPrices(Mapping[Any, float]):
 
 
 @lru_cache(maxsize=64)
-def _without_limits(n: int) -> HostLimits:
+def without_limits(n: int) -> HostLimits:
     """Return the limits of n sources of which no host has one."""
     none = np.zeros(0, dtype=np.int64)
     return HostLimits((), np.empty(0), repeated(0, n), none, none, {})

@@ -7,9 +7,9 @@ instead of one, and tables would show it as a column that was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from operator import is_
 from types import MappingProxyType
 from typing import Any, TypeVar, dataclass_transform
@@ -44,13 +44,17 @@ def frozen_arrays(kind: type[Kind]) -> type[Kind]:
         return kind
     members.__getstate__, members.__setstate__ = _state, _restore
     if is_dataclass(kind):
-        members.__init__ = _freezing(members.__init__, tuple(field.name for field in fields(kind)))
+        own = vars(kind)
+        names = tuple(each.name for each in fields(kind) if not isinstance(own.get(each.name), _Late))
+        members.__init__ = _freezing(members.__init__, names)
     return kind
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def frozen_value(**settings: bool) -> Callable[[type[Kind]], type[Kind]]:
+def frozen_value(late: Sequence[str] = (), **settings: bool) -> Callable[[type[Kind]], type[Kind]]:
     """Return the decorator of frozen dataclasses of read-only arrays, compared by identity.
+
+    - `late`: Attributes that may be given by `later`; their values hold no arrays but frozen ones.
 
     Examples
     --------
@@ -62,9 +66,55 @@ def frozen_value(**settings: bool) -> Callable[[type[Kind]], type[Kind]]:
     """
 
     def made(kind: type[Kind]) -> type[Kind]:
-        return frozen_arrays(dataclass(frozen=True, slots=True, eq=False, **settings)(kind))
+        members: Any = dataclass(frozen=True, slots=True, eq=False, **settings)(kind)
+        for name in late:
+            setattr(members, name, _Late(vars(members)[name]))
+        return frozen_arrays(members)
 
     return made
+
+
+class _Later(partial[Any]):
+    """How an attribute is made once it is asked for."""
+
+
+def later(make: Callable[..., object], *arguments: object) -> Any:  # noqa: ANN401 - stands for its value
+    """Return what stands for an attribute until it is asked for.
+
+    Copies and pickles hold the value itself.
+
+    - `make`: Called with the arguments, once.
+
+    Examples
+    --------
+    >>> @frozen_value(late=("name",))
+    ... class Named:
+    ...     name: str
+    >>> Named(later("{}{}".format, "a", 1)).name
+    'a1'
+    """
+    return _Later(make, *arguments)
+
+
+class _Late:
+    """A slot whose value may be given by `later`."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: Any) -> None:  # noqa: ANN401 - a member descriptor has no type
+        self.slot = slot
+
+    def __get__(self, value: object, kind: type) -> Any:  # noqa: ANN401 - any attribute
+        if value is None:
+            return self
+        found = self.slot.__get__(value, kind)
+        if type(found) is _Later:
+            found = found()
+            self.slot.__set__(value, found)
+        return found
+
+    def __set__(self, value: object, given: object) -> None:
+        self.slot.__set__(value, given)
 
 
 def _freezing(construct: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:
