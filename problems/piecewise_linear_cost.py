@@ -13,6 +13,7 @@ left. All are sums of terms ≥ 0: a kink has the rounding of five operations, a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import pairwise
@@ -31,7 +32,7 @@ from freshopt.modelling.cost_curve import Cell, Curve
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, Array, Index, as_float64, once, read_only
+from freshopt.numerics.arrays import LARGEST, Array, Index, as_float64, once, read_only, repeated
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 
@@ -83,7 +84,7 @@ class PiecewiseLinearCost:
 
         That there is one row per source, `Problem` finds out.
         """
-        self._lines()
+        _require_lines(*self._lines())
 
     def __repr__(self) -> str:
         return f"PiecewiseLinearCost({np.shape(self.slopes)[-1]} pieces)"
@@ -93,17 +94,7 @@ class PiecewiseLinearCost:
 
         Its one parameter is the (n, 2, pieces) array of α and β.
         """
-        pieces = (self._pieces(len(sources)),)
-        return Curve(
-            pieces,
-            _at,
-            _mean,
-            _index,
-            _inverse_index,
-            on_request=RequestForms(ON_REQUEST),
-            rate_at=None,
-            attempts=ATTEMPTS,
-        )
+        return self._curve(len(sources))
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of periodic refreshes, from the kinks."""
@@ -159,31 +150,63 @@ class PiecewiseLinearCost:
 
     def _pieces(self, n: int) -> Array:
         """Return α and β as one array of shape (n, 2, pieces)."""
+        return self._curve(n).parameters[0]
+
+    def _curve(self, n: int) -> Curve:
+        """Return the curve of n sources."""
         slopes, intercepts = self._lines()
-        if slopes.ndim == 2 and len(slopes) != n:
+        if slopes.ndim == intercepts.ndim == 1:
+            return _shared_curve(slopes.tobytes(), intercepts.tobytes(), n)
+        _require_lines(slopes, intercepts)
+        if len(slopes) != n:
             raise SourceDataError(
                 f"PiecewiseLinearCost has {len(slopes)} rows but there are {n} sources. Match them."
             )
-        return np.broadcast_to(np.stack([slopes, intercepts], axis=-2), (n, 2, slopes.shape[-1]))
+        return _curve_of(np.stack([slopes, intercepts], axis=-2))
 
     def _lines(self) -> tuple[Array, Array]:
-        """Return α and β, validated."""
+        """Return α and β as arrays."""
         try:
-            slopes, intercepts = (np.asarray(x, dtype=np.float64) for x in (self.slopes, self.intercepts))
+            return np.asarray(self.slopes, dtype=np.float64), np.asarray(self.intercepts, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise SourceDataError(
                 "PiecewiseLinearCost slopes and intercepts must be numbers. Pass floats."
             ) from None
-        if slopes.shape != intercepts.shape or slopes.ndim not in (1, 2) or slopes.shape[-1] == 0:
-            raise SourceDataError(
-                f"PiecewiseLinearCost slopes have shape {slopes.shape}, intercepts {intercepts.shape}. Give "
-                f"both the shape (pieces,) or (n, pieces)."
-            )
-        if not (((slopes >= 0.0) & np.isfinite(slopes)).all() and np.isfinite(intercepts).all()):
-            raise SourceDataError("PiecewiseLinearCost slopes must be finite and >= 0. Correct them.")
-        if not (intercepts.max(axis=-1) == 0.0).all():
-            raise SourceDataError("the largest intercept must be 0, so that C̄(0) = 0. Shift the intercepts.")
-        return slopes, intercepts
+
+
+def _require_lines(slopes: Array, intercepts: Array) -> None:
+    """Raise SourceDataError unless lines are a cost function."""
+    if slopes.shape != intercepts.shape or slopes.ndim not in (1, 2) or slopes.shape[-1] == 0:
+        raise SourceDataError(
+            f"PiecewiseLinearCost slopes have shape {slopes.shape}, intercepts {intercepts.shape}. Give "
+            f"both the shape (pieces,) or (n, pieces)."
+        )
+    if not (((slopes >= 0.0) & np.isfinite(slopes)).all() and np.isfinite(intercepts).all()):
+        raise SourceDataError("PiecewiseLinearCost slopes must be finite and >= 0. Correct them.")
+    if not (intercepts.max(axis=-1) == 0.0).all():
+        raise SourceDataError("the largest intercept must be 0, so that C̄(0) = 0. Shift the intercepts.")
+
+
+@lru_cache(maxsize=64)
+def _shared_curve(slopes: bytes, intercepts: bytes, n: int) -> Curve:
+    """Return the curve of lines that n sources share, checked once."""
+    lines = np.frombuffer(slopes), np.frombuffer(intercepts)
+    _require_lines(*lines)
+    return _curve_of(np.broadcast_to(np.stack(lines), (n, 2, len(lines[0]))))
+
+
+def _curve_of(pieces: Array) -> Curve:
+    """Return the curve of α and β, shape (n, 2, pieces)."""
+    return Curve(
+        (pieces,),
+        _at,
+        _mean,
+        _index,
+        _inverse_index,
+        on_request=RequestForms(ON_REQUEST),
+        rate_at=None,
+        attempts=ATTEMPTS,
+    )
 
 
 def _columns_of_kinks(pieces: Array, asked: Array | None = None) -> tuple[Array, ...]:
@@ -192,7 +215,7 @@ def _columns_of_kinks(pieces: Array, asked: Array | None = None) -> tuple[Array,
     with np.errstate(divide="ignore", over="ignore"):
         kinks = _kinks(own) if asked is None else _request_kinks(own, once(as_float64(asked)))
     n = len(pieces)
-    return tuple(read_only(each) if 1 < n == len(each) else np.broadcast_to(each, (n,)) for each in kinks)
+    return tuple(read_only(each) if 1 < n == len(each) else repeated(float(each[0]), n) for each in kinks)
 
 
 def _kinks(pieces: Array) -> list[Array]:
@@ -200,13 +223,13 @@ def _kinks(pieces: Array) -> list[Array]:
 
     ρ_j is the best response to prices from g_{j+1} to below g_j, of importance 1.
     """
-    lines = _active_lines(pieces)
+    level, lines = _active_lines(pieces)
     found: list[Array] = []
     place = np.full(len(pieces), LARGEST)
-    for (slope, start), (steeper, lower) in pairwise(lines):
-        place = np.minimum(_crossing(steeper - slope, start - lower), place)
+    for _, lower, rise, fall in lines:
+        place = np.minimum(_crossing(rise, fall), place)
         found += [-lower, place]
-    return [lines[0][0], *found[::-1]]
+    return [level, *found[::-1]]
 
 
 def _request_kinks(pieces: Array, asked: Array) -> list[Array]:
@@ -214,33 +237,40 @@ def _request_kinks(pieces: Array, asked: Array) -> list[Array]:
 
     No level is left.
     """
-    lines, place = _active_lines(pieces), asked
-    level = lines[0][0]
-    found = [level / asked, asked] if np.any(level) else []
-    for (slope, start), (steeper, lower) in pairwise(lines):
-        rise = steeper - slope
-        place = np.minimum(_crossing(rise, (start - lower) + rise / asked) * ABOVE, place)
-        found += [steeper / asked - lower, place]
+    (level, lines), place = _active_lines(pieces), asked
+    found = [level / asked, asked] if np.count_nonzero(level) else []
+    for slope, lower, rise, fall in lines:
+        place = np.minimum(_crossing(rise, fall + rise / asked) * ABOVE, place)
+        found += [slope / asked - lower, place]
     return [np.zeros(1), *found[::-1]]
 
 
-def _active_lines(pieces: Array) -> list[tuple[Array, Array]]:
-    """Return α and β of the highest lines as rates fall.
+def _active_lines(pieces: Array) -> tuple[Array, Iterable[tuple[Array, ...]]]:
+    """Return α of the level line, and the highest others.
 
-    First is the level one; next to each the first of steeper ones to meet it, and itself where none is.
+    As rates fall, next to each is the first of steeper lines to meet it, and itself where none is: its α, its
+    β, and by how much these are more and less than the one's before.
     """
-    return _shared_lines(pieces.tobytes(), pieces.shape) if len(pieces) == 1 else _highest_lines(pieces)
+    if len(pieces) == 1:
+        return _shared_lines(pieces.tobytes(), pieces.shape)
+    lines = _highest_lines(pieces)
+    return lines[0][0], _differences(lines)
 
 
 @lru_cache(maxsize=64)
-def _shared_lines(pieces: bytes, shape: tuple[int, ...]) -> list[tuple[Array, Array]]:
+def _shared_lines(pieces: bytes, shape: tuple[int, ...]) -> tuple[Array, Iterable[tuple[Array, ...]]]:
     """Return the same of lines that all sources share, found once."""
     lines = _highest_lines(np.frombuffer(pieces).reshape(shape))
-    return [(read_only(slope), read_only(start)) for slope, start in lines]
+    return lines[0][0], tuple(_differences(lines))
+
+
+def _differences(lines: list[tuple[Array, Array]]) -> Iterator[tuple[Array, ...]]:
+    for (slope, start), (steeper, lower) in pairwise(lines):
+        yield steeper, lower, steeper - slope, start - lower
 
 
 def _highest_lines(pieces: Array) -> list[tuple[Array, Array]]:
-    """Return α and β of the highest lines, found anew."""
+    """Return α and β of the level line and the highest others."""
     every = list(zip(*_columns(pieces), strict=True))
     slope, start = reduce(np.maximum, [np.where(b == 0.0, a, 0.0) for a, b in every]), np.zeros(len(pieces))
     found = [(slope, start)]
@@ -258,6 +288,8 @@ def _highest_lines(pieces: Array) -> list[tuple[Array, Array]]:
 
 def _crossing(rise: Array, fall: Array) -> Array:
     """Return the rate at which lines cross, of the same line 0."""
+    if len(rise) == 1:
+        return rise / fall if rise[0] > 0.0 else np.zeros(fall.shape)
     return np.divide(rise, fall, out=np.zeros(fall.shape), where=rise > 0.0)
 
 

@@ -34,7 +34,7 @@ def vanishes(cost: float, gap_bound: float, whole: float) -> bool:
 
 
 def may_vanish(numerics: Numerics, rates: Array, cost: float, gap_bound: float) -> bool:
-    """Return whether a cost and its gap vanish beside those of a sample without refreshes."""
+    """Return whether cost and gap vanish beside a sample's without refreshes."""
     if not 0.0 <= cost + gap_bound < math.inf:
         return False
     few = spread(len(rates), min(SAMPLE, len(rates)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, list_offenders
-from freshopt.numerics.arrays import BoolArray, is_scalar, total
+from freshopt.numerics.arrays import BoolArray, is_scalar, once, total
 from freshopt.separable.kernel import Numerics
 from freshopt.units import least_rates_need, looser_bound
 
@@ -69,7 +69,7 @@ def require_room(problem: Problem) -> None:
 
 def _require_open(problem: Problem) -> None:
     """Raise InfeasibleProblemError where max_rate 0 costs infinitely much."""
-    if is_scalar(problem.upper) and problem.upper[0] > 0.0:
+    if np.minimum.reduce(once(problem.upper)) > 0.0:
         return
     closed = np.flatnonzero(problem.upper == 0.0)
     if len(closed) and problem.numerics is not None:

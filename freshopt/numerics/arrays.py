@@ -335,7 +335,7 @@ def labels_of(labels: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[
 def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """Return a read-only view; the caller's own array stays writable."""
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 
@@ -352,7 +352,8 @@ def once(column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 def extremes(column: npt.NDArray[Any]) -> tuple[float, float]:
     """Return the least and the largest entry; NaN where an entry is."""
     if is_scalar(column):
-        return float(column[0]), float(column[0])
+        only = float(column[0])
+        return only, only
     return float(np.minimum.reduce(column)), float(np.maximum.reduce(column))
 
 

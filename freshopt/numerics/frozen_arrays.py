@@ -236,7 +236,7 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - an
     """Return a tuple or a mapping to arrays with its entries changed."""
     if isinstance(value, tuple):
         # A million labels of rows, or keys of groups, are not searched, at every slice of the rows.
-        if value and isinstance(value[0], _PLAIN) and isinstance(value[-1], _PLAIN):
+        if not value or (isinstance(value[0], _PLAIN) and isinstance(value[-1], _PLAIN)):
             return value
         changed = [change(entry) for entry in value]
         same = all(map(is_, changed, value))

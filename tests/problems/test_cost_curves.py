@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import freshopt as fo
 from freshopt import Refresh, Sources
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.cvx import cp
@@ -19,6 +20,7 @@ from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth import cost_truth as truth
 from tests.ground_truth.cost_truth import Floats, mp
 from tests.ground_truth.named import AGE, AGE_PERIODIC, present
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
@@ -286,3 +288,17 @@ def test_a_cap_that_is_never_reached_is_none() -> None:
         kernels = [SynchronizationCost(cost, refresh).kernel(Sources(np.ones(7))) for cost in (far, none)]
         assert np.array_equal(kernels[0].cost(rates), kernels[1].cost(rates))
         assert np.array_equal(kernels[0].inverse_marginal(rates), kernels[1].inverse_marginal(rates))
+
+
+def test_lines_that_are_changed_are_read_anew() -> None:
+    slopes, starts, sources = [0.0, 1.0], [0.0, -2.0], Sources([1.0, 1.0], request_rate=2.0)
+    cost = PiecewiseLinearCost(slopes, starts)
+    for refresh in (Refresh.PERIODIC, Refresh.ON_REQUEST):
+        objective = SynchronizationCost(cost, refresh)
+        slopes[1] = 1.0
+        before = fo.solve(fo.Problem(objective, sources, bandwidth=0.25)).value
+        slopes[1] = 2.0
+        assert fo.solve(fo.Problem(objective, sources, bandwidth=0.25)).value > 1.5 * before > 0.0
+        slopes[1] = -1.0
+        refused("slopes must be finite and >= 0", fo.Problem, objective, sources, bandwidth=0.25)
+        slopes[1] = 1.0
