@@ -109,12 +109,14 @@ def put_in_segments(
         begin[k], ceiling[k], share[k] = table[0, place, k], table[1, place, k], table[2, place, k]
         least[k], edge[k], gain[k] = table[3, place, k], table[4, place, k], table[5, place, k]
         above[k], below[k] = falls[place, k], falls[place + 1, k]
+    lineless = 0.0
     # Many short loops that write one array each: others are not vectorised.
     for k in range(len(rate)):
         inside = (rate[k] > begin[k]) & (rate[k] < ceiling[k]) & (edge[k] < np.inf)
         found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
         usable = (found > 0.0) & (found < np.inf) & (marginal[k] - least[k] > NORMAL)
         floor[k] = (1.0 if usable else -1.0) if inside else 0.0
+        lineless += 1.0 if floor[k] < 0.0 else 0.0
     for k in range(len(rate)):
         found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
         gain[k] = found if floor[k] > 0.0 else gain[k]
@@ -131,11 +133,12 @@ def put_in_segments(
         pace[k] = step if floor[k] > 0.0 else 1.0
     for k in range(len(rate)):
         level[k] = -fast_log(level[k])
-    for k in range(len(rate)):
-        if floor[k] < 0.0:
-            bend = curvature[k] / at(cost, k)
-            ceiling[k] = newton_rate(line, k, rate[k], marginal[k], bend, paid, most)
-            floor[k] = -ceiling[k]
+    if lineless > 0.0:
+        for k in range(len(rate)):
+            if floor[k] < 0.0:
+                bend = curvature[k] / at(cost, k)
+                ceiling[k] = newton_rate(line, k, rate[k], marginal[k], bend, paid, most)
+                floor[k] = -ceiling[k]
     for k in range(len(rate)):
         up = begin[k] + (rate[k] - begin[k]) * most
         bound = (share[k] > 0.0) | (ceiling[k] < up) | (floor[k] <= 0.0)

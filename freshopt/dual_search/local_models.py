@@ -76,7 +76,8 @@ class LocalModel:
     - `segments`: None if all costs are smooth.
     - `limited`: Whether any marginal is finite where the first segment begins.
     - `at_begin` (m,): These marginals: at rate 0 of smooth costs, else at the lower bounds.
-    - `line`: In the segments of the latest evaluation.
+    - `line`: In the segments of the latest evaluation; compiled evaluations of costs with kinks write the
+      next over it.
     - `rate`, `marginal` (m,): The latest evaluation: where, and the decrease of cost per unit of bandwidth.
     - `passes`: Compiled ones, for prices that all sources pay.
     - `cap` (m,): What the modelled rates do not exceed.
@@ -100,7 +101,8 @@ class LocalModel:
         segments, unknown = Segments.of(chunk), np.full(rate.shape, np.nan)
         bounds = column(chunk.lower), column(chunk.upper)
         if segments is not None:
-            line, at_begin = segments.line(np.zeros(rate.shape, dtype=np.int64)), segments.at_lower
+            # Written at each evaluation.
+            line, at_begin = Line._make(np.empty((len(Line._fields), len(rate)))), segments.at_lower
         else:
             with np.errstate(all="ignore"):
                 at_zero = chunk.marginal(np.zeros(rate.shape)) / chunk.cost
@@ -204,12 +206,10 @@ class LocalModel:
         """Return one pass's models, gap and misfit; None unless marginals are positive."""
         chunk, least, m = self.chunk, max(price, TINY_PRICE), len(rate)
         found = (read_only(np.ascontiguousarray(each)) for each in (rates, rate, slope, curvature))
-        bounds, marginal = (column(chunk.lower), column(chunk.upper)), np.empty(m)
+        bounds, marginal, line = (column(chunk.lower), column(chunk.upper)), np.empty(m), self.line
         if self.segments is None:
             own = dict(zip(("level", "pace", "floor", "ceiling"), np.empty((4, m)), strict=True))
-            line = self.line._replace(begin=bounds[0], gain=rate, **own)
-        else:
-            line = Line._make(np.empty((len(Line._fields), m)))
+            line = line._replace(begin=bounds[0], gain=rate, **own)
         given = *self._kinks(), self.at_begin, *bounds, column(chunk.cost)
         gap, misfit, negative = passes.take(price, least, _MOST, MOVED, *found, *given, marginal, line)
         if negative:

@@ -224,9 +224,9 @@ def solve_model_dual(problem: Problem, models: DemandModels, start: DualPoint, t
     target, first = np.array([problem.bandwidth * (1.0 + ROUNDED)]), np.array([start.log_price])
     found = newton_prices(response, target, first, tolerance, models.jumps())
     low, high = float(found.low[0]), float(found.high[0])
-    rates = models.rates(high)
+    rates = models.rates(high + _BEYOND if low < high else high)
     if low < high:
-        rates = _mixture(problem, models.rates(low), models.rates(high + _BEYOND))
+        rates = _mixture(problem, models.rates(low), rates)
     price = float(_prices(found.high)[0])
     paid = np.maximum(price, hosts.broadcast_to_sources(host_prices, 0.0)) if len(hosts) else price
     return DualPoint(
@@ -276,7 +276,7 @@ def _unevaluated(
     rates = np.where(share > 0.0, share, problem.sources.scale)
     bent = any(isinstance(each, DerivedNumerics) and kinked(each.node) for each in kinds_of(numerics))
     passes = model_passes(len(rates), bent=bent)
-    size = SIZE if passes is None or bent else COMPILED_SIZE
+    size = SIZE if passes is None else COMPILED_SIZE
 
     pieces = split(
         problem, numerics, upper, lambda chunk: LocalModel.at(chunk, rates[chunk.part], passes), size

@@ -99,14 +99,17 @@ class Segments(NamedTuple):
             # Else the marginal is to vanish at an infinite rate.
             end, beta = np.where(ends, chunk.upper, np.inf), np.where(ends, last, 0.0)
             inner = kink < np.inf
-            a, alpha = np.vstack([chunk.lower, kink]), np.vstack([at_lower, right])
-            b = np.vstack([np.where(inner, kink, end), end])
-            least = np.vstack([np.where(inner, left, beta), beta])
-            share, edge = 1.0 / (b - a), 1.0 / (alpha - least)
-            edge[(alpha < np.inf) & (alpha - least <= _STRAIGHT * np.abs(alpha))] = np.inf
-            unknown = np.full(own.shape, np.nan)
-            gains = _gains(share, edge, np.vstack([unknown, bend_a]), np.vstack([bend_b, unknown]))
-            table = np.stack([a, np.minimum(b, chunk.upper), share, least, edge, gains])
+            table = np.empty((6, len(kink) + 1, len(own)))
+            a, b, share, least, edge, gains = table
+            a[0], a[1:], b[:-1], b[-1] = chunk.lower, kink, np.where(inner, kink, end), end
+            least[:-1], least[-1] = np.where(inner, left, beta), beta
+            np.divide(1.0, b - a, out=share)
+            alpha = np.vstack([at_lower, right])
+            over = alpha - least
+            np.divide(1.0, over, out=edge)
+            edge[(alpha < np.inf) & (over <= _STRAIGHT * np.abs(alpha))] = np.inf
+            gains[:] = _gains(share, edge, bend_a, bend_b)
+            np.minimum(b, chunk.upper, out=b)
             falls = np.vstack([np.full(own.shape, np.inf), right, np.full(own.shape, -np.inf)])
             jumps = np.log(least[(edge == np.inf) & (least > 0.0)])
         return cls(falls, table, at_lower, jumps, 2 * len(found) + 1)
@@ -148,14 +151,18 @@ class Segments(NamedTuple):
 def _gains(share: Array, edge: Array, bend_a: Array, bend_b: Array) -> Array:
     """Return gains of lines that are right near segments' ends.
 
-    Their slope is 1. They follow from the curvatures there, in roots that do not overflow: the product is
-    their mean. Of a linear marginal they are known.
+    Their slope is 1. They follow from the curvatures right and left of the kinks, in roots that do not
+    overflow: the product is their mean. Of a linear marginal they are known.
     """
-    left, right = 1.0 / (np.sqrt(bend_a) * edge), np.sqrt(bend_b) / share
-    known = [(each > 0.0) & (each < np.inf) for each in (left, right)]
-    straight = 1.0 / (np.where(edge > 0.0, edge, 1.0) * np.where(share > 0.0, share, 1.0))
-    alone = np.where(known[0], left * left, np.where(known[1], right * right, straight))
-    return np.where(known[0] & known[1], left * right, alone)
+    gains = 1.0 / (np.where(edge > 0.0, edge, 1.0) * np.where(share > 0.0, share, 1.0))
+    root = np.sqrt(bend_b) / share[:-1]
+    known = (root > 0.0) & (root < np.inf)
+    np.copyto(gains[:-1], root * root, where=known)
+    other = 1.0 / (np.sqrt(bend_a) * edge[1:])
+    also = (other > 0.0) & (other < np.inf)
+    np.copyto(gains[1:], other * other, where=also)
+    np.copyto(gains[1:-1], root[1:] * other[:-1], where=known[1:] & also[:-1])
+    return gains
 
 
 def _crossings(chunk: Chunk) -> list[Crossing]:

@@ -9,7 +9,9 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
+from freshopt.dual_search.model_dual import first_models
 from freshopt.solvers import SeparableNewton, WaterFilling
+from freshopt.solvers.separable_newton import declared_numerics
 from tests.ground_truth.named import declared, present
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import matrix
@@ -175,3 +177,20 @@ def test_all_sources_alike_and_one_source(monkeypatch: pytest.MonkeyPatch) -> No
         for name, problem, least in cases:
             solution = fo.solve(problem, SeparableNewton())
             assert abs(float(solution.value) - least) <= EXACT * abs(least) + 1e-14, (name, compiled)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_evaluation_leaves_nothing_of_the_last_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_all(monkeypatch)
+    case, (d, w) = CASES[name], drawn(name, ill=True)
+    problem = fo.Problem(objective(case), fo.Sources(d, w), float(np.sum(d)))
+    numerics, price = declared_numerics(problem), np.broadcast_to(0.3, N)
+    assert not isinstance(numerics, str)
+    fresh, again = (first_models(problem, numerics, None)[0] for _ in range(2))
+    for share in (0.1, 3.0):
+        again = again.evaluated(share * d, price).models
+    fresh = fresh.evaluated(0.3 * d, price).models
+    again = again.evaluated(0.3 * d, price).models
+    for log_price in (-3.0, 0.0, 3.0):
+        assert again.total_response(log_price) == fresh.total_response(log_price)
+        assert np.array_equal(again.rates(log_price), fresh.rates(log_price))
