@@ -27,6 +27,7 @@ from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import draws_for, rate_draws
 from freshopt.planning.value_forecast import value_forecast
+from tests.ground_truth.crawl_logs import found_changes, log_after_baselines
 
 Floats = np.ndarray
 # Grid of ln Δ of the oracle, and its draws.
@@ -79,14 +80,13 @@ def world(kind: str, seed: int) -> dict[str, Any]:
     middle = mass - 0.5 * density(GRID)  # at a node half of its own mass lies below
     rate = np.exp(np.interp(rng.random(n) * mass[-1], middle, GRID)) / per
     gap = mean[:, None] * rng.uniform(0.7, 1.3, (n, crawls))
-    changed = rng.random(gap.shape) < -np.expm1(-rate[:, None] * gap)
-    time = np.concatenate([np.zeros((n, 1)), np.cumsum(gap, axis=1)], axis=1)
-    found = np.concatenate([np.zeros((n, 1), dtype=bool), changed], axis=1)
-    log = fo.CrawlLog(np.repeat(np.arange(n), crawls + 1), time.ravel(), found.ravel())
+    changed = found_changes(rng, rate[:, None], gap)
+    log = log_after_baselines(gap, changed)
+    span = log.time[log.offsets[1:] - 1]
 
     model, objective = default_estimate(log), fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
     sources = fo.Sources(model.change_rate_, names=log.names)
-    rates = fo.solve(fo.Problem(objective, sources, 0.5 * float(np.sum(crawls / time[:, -1])))).rates
+    rates = fo.solve(fo.Problem(objective, sources, 0.5 * float(np.sum(crawls / span)))).rates
     forecast = value_forecast(objective, sources, rates, rate_draws(sources, model, draws_for(n), seed))
 
     def cost(change_rate: Floats) -> Floats:

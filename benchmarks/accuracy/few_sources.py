@@ -17,6 +17,7 @@ import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.problems import BinaryFreshness
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 SHAPES, SOURCES, CRAWLS = (0.6, 1.5), (3, 10, 25), (2, 5, 20)
 OBJECTIVE = BinaryFreshness(fo.Refresh.PERIODIC)
@@ -36,9 +37,7 @@ def regret(seed: list[int], shape: float, n: int, crawls: int) -> dict[str, floa
     rng = np.random.default_rng(seed)
     rate = np.maximum(rng.gamma(shape, 1.0 / shape, n), 1e-3)
     gaps = rng.exponential(1.0, (n, crawls))
-    found = rng.random((n, crawls)) < -np.expm1(-gaps * rate[:, None])
-    columns = {"source": np.repeat(np.arange(n), crawls), "elapsed": gaps.ravel(), "changed": found.ravel()}
-    log = fo.CrawlLog.from_columns(columns)
+    log = log_of_gaps(gaps, found_changes(rng, rate[:, None], gaps))
     weight = rng.pareto(1.5, n) + 1.0
     weight /= weight.sum()
 

@@ -18,6 +18,7 @@ from scipy.stats import binom, poisson
 
 from benchmarks.harness import Claims, Measurement, Record, by
 from freshopt import CrawlLog, estimators
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 SLOWEST, FASTEST = 0.05, 3.0  # changes per gap
 CRAWLS, CONFIDENCES = (5, 10, 20, 50, 200, 2000), (0.8, 0.9, 0.95)
@@ -26,17 +27,6 @@ AT = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
 GAPS = 400_000  # simulated for each row
 SEED = 9
 BOUNDS = (1e-2, 10.0)  # known in advance, for the published bound
-
-
-def log_of(gaps: Any, changed: Any, **more: Any) -> CrawlLog:
-    """Return a log of sources with a row of gaps each."""
-    rows, crawls = gaps.shape
-    columns = {
-        "source": np.repeat(np.arange(rows), crawls),
-        "elapsed": gaps.ravel(),
-        "changed": changed.ravel(),
-    }
-    return CrawlLog.from_columns({**columns, **{key: value.ravel() for key, value in more.items()}})
 
 
 def exact_row(interval: tuple[Any, Any], chances: Any, head: dict[str, Any]) -> dict[str, Any]:
@@ -64,14 +54,16 @@ def exact_row(interval: tuple[Any, Any], chances: Any, head: dict[str, Any]) -> 
 def equal_gaps(crawls: int) -> list[dict[str, Any]]:
     """Return exact rows for equal gaps of a day."""
     found = np.arange(crawls + 1)
-    log = log_of(np.ones((crawls + 1, crawls)), np.arange(crawls) < found[:, None])
+    log = log_of_gaps(np.ones((crawls + 1, crawls)), np.arange(crawls) < found[:, None])
     likely, matching = (
         estimators.MaximumLikelihood(smoothing=0).fit(log),
         estimators.MomentMatching(BOUNDS).fit(log),
     )
     spread = -np.log1p(-(np.arange(crawls) + 0.5) / crawls)  # as exponential gaps of mean 1 are
     # Its interval depends on the counts alone; a large α would keep the estimate from converging.
-    law = estimators.LawOfLargeNumbers(1e-9).fit(log_of(np.tile(spread, (crawls + 1, 1)), log.changed), 1.0)
+    law = estimators.LawOfLargeNumbers(1e-9).fit(
+        log_of_gaps(np.tile(spread, (crawls + 1, 1)), log.changed.reshape(-1, crawls)), 1.0
+    )
     cases = [
         ("MaximumLikelihood", likely, estimators.Posterior()),
         ("MaximumLikelihood", likely, estimators.LikelihoodRatio()),
@@ -114,7 +106,9 @@ def counted(crawls: int) -> list[dict[str, Any]]:
     most = int(poisson.isf(1e-12, FASTEST * crawls))
     changes = np.arange(most + 1)
     gaps = np.full((most + 1, 1), float(crawls))
-    model = estimators.FullObservation().fit(log_of(gaps, (changes > 0)[:, None], changes=changes[:, None]))
+    model = estimators.FullObservation().fit(
+        log_of_gaps(gaps, (changes > 0)[:, None], changes=changes[:, None])
+    )
     return [
         exact_row(
             model.interval(confidence, method),
@@ -144,7 +138,7 @@ def simulated(kind: str, crawls: int) -> list[dict[str, Any]]:
     gaps = make.get(kind, lambda: np.ones((n, crawls)))()
     if kind == "equal, Gamma prior":
         rates = rng.gamma(1.5, 0.5 / 1.5, n)
-    log = log_of(gaps, rng.random((n, crawls)) < -np.expm1(-gaps * rates[:, None]))
+    log = log_of_gaps(gaps, found_changes(rng, rates[:, None], gaps))
     if kind == "equal, half-life of 20 gaps":
         columns = {"source": log.source_index, "time": np.tile(np.arange(crawls), n), "elapsed": log.interval}
         log = CrawlLog.from_columns({**columns, "changed": log.changed})

@@ -12,8 +12,9 @@ from benchmarks.curves.mean_curve import Axis, Curve, averaged, exactly, measure
 from benchmarks.reproduce import estimator_moments as moments
 from benchmarks.reproduce import estimators_adaptive as adaptive
 from benchmarks.reproduce.estimator_moments import errors, law_error
-from benchmarks.reproduce.estimator_runs import Array, log_of
+from benchmarks.reproduce.estimator_runs import Array
 from freshopt.estimators import MaximumLikelihood
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 CRAWLS = spaced(1, 1000, 60)
 SIMULATED = spaced(40, 1000, 10)  # crawls after which MLE is finite in all runs
@@ -45,9 +46,9 @@ def likelihood_squares(
     """Return squared errors of maximum likelihood after numbers of crawls, shape (runs, len(known))."""
     shape = (runs, 1000)
     gaps = rng.exponential(1.0 / rates[1], shape)
-    changed = rng.random(shape) < -np.expm1(-rates[0] * gaps)
+    changed = found_changes(rng, rates[0], gaps)
     fit = MaximumLikelihood(smoothing=0).fit
-    found = [fit(log_of(gaps[:, :k], changed[:, :k])).change_rate_ for k in known.astype(int).tolist()]
+    found = [fit(log_of_gaps(gaps[:, :k], changed[:, :k])).change_rate_ for k in known.astype(int).tolist()]
     return np.asarray((np.array(found).T - rates[0]) ** 2)
 
 

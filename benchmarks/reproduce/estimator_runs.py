@@ -15,6 +15,7 @@ from freshopt.estimators import (
     StochasticApproximation,
 )
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 Array = npt.NDArray[np.float64]
 BLOCK = 2_000_000  # rows of a log that is simulated at once: some 100 MB
@@ -42,14 +43,6 @@ def models(step: float, momentum: tuple[float, float]) -> dict[str, Any]:
     }
 
 
-def log_of(gaps: Array, changed: npt.NDArray[np.bool_]) -> CrawlLog:
-    """Return the log of sources with equally many crawls, shape (sources, crawls), no baselines."""
-    n, crawls = gaps.shape
-    source = np.repeat(np.arange(n), crawls)
-    columns = {"source": source, "elapsed": gaps.ravel(), "changed": changed.ravel()}
-    return CrawlLog.from_columns(columns, names=np.arange(n))
-
-
 def fitted(model: Any, log: CrawlLog, crawl_rate: float) -> Array:
     """Return a model's estimates; those that look at the gaps need no crawl rate."""
     known = () if isinstance(model, MaximumLikelihood | MomentMatching) else (crawl_rate,)
@@ -74,7 +67,7 @@ def sampled(
     for start in range(0, runs, block):
         shape = (min(runs - start, block), crawls)
         gaps = GAPS[kind][0](rng, shape) / crawl_rate
-        log = log_of(gaps, rng.random(shape) < -np.expm1(-change_rate * gaps))
+        log = log_of_gaps(gaps, found_changes(rng, change_rate, gaps))
         for name, model in estimators.items():
             found[name].append(fitted(model, log, crawl_rate))
     return {name: np.concatenate(parts) for name, parts in found.items()}

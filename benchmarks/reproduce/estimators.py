@@ -17,8 +17,9 @@ import numpy as np
 
 from benchmarks.harness import Claims, Measurement, Record, Row, turns
 from benchmarks.reproduce.claims import mean_interval
-from benchmarks.reproduce.estimator_runs import GAPS, log_of, sampled
+from benchmarks.reproduce.estimator_runs import GAPS, sampled
 from freshopt import estimators
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 ESTIMATORS = {
     type(each).__name__: each
@@ -65,9 +66,14 @@ def cost(fitted: int = COST_SOURCES) -> dict[str, Any]:
     rng = np.random.default_rng([SEED, 2])
     shape = (fitted, COST_CRAWLS)
     gaps = rng.exponential(1.0, shape)
-    changed = rng.random(shape) < -np.expm1(-CHANGE_RATE * gaps)
-    log, evened = log_of(gaps, changed), np.repeat(gaps[:5].mean(axis=1, keepdims=True), COST_CRAWLS, axis=1)
-    few = [log_of(each, changed[:5]) for each in (gaps[:5], evened)]  # the same outcomes in the same time
+    changed = found_changes(rng, CHANGE_RATE, gaps)
+    log, evened = (
+        log_of_gaps(gaps, changed),
+        np.repeat(gaps[:5].mean(axis=1, keepdims=True), COST_CRAWLS, axis=1),
+    )
+    few = [
+        log_of_gaps(each, changed[:5]) for each in (gaps[:5], evened)
+    ]  # the same outcomes in the same time
 
     def copy() -> None:
         for array in (log.interval, log.changed, log.offsets):

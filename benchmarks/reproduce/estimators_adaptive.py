@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import freshopt as fo
 from benchmarks.reproduce.claims import Measured, Measurements, Plan
-from benchmarks.reproduce.estimator_runs import Array, log_of
+from benchmarks.reproduce.estimator_runs import Array
 from freshopt.estimators import (
     LawOfLargeNumbers,
     MaximumLikelihood,
@@ -27,6 +27,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.online import AdaptiveRates
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import WaterFilling
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 FAST, SLOW, BUDGET = 7, 43, 5.0
 CHANGE_RATE = np.repeat([4.5 / FAST, 0.5 / SLOW], [FAST, SLOW])
@@ -72,7 +73,7 @@ def crawled(rng: np.random.Generator, rates: Array) -> tuple[Array, npt.NDArray[
     """Return gaps and outcomes of a batch of crawls of each page, shape (runs·pages, crawls)."""
     gaps = rng.exponential(1.0, (rates.size, BATCH)) / rates.reshape(-1, 1)
     change_rate = np.tile(CHANGE_RATE, len(rates))[:, None]
-    return gaps, rng.random(gaps.shape) < -np.expm1(-change_rate * gaps)
+    return gaps, found_changes(rng, change_rate, gaps)
 
 
 def adaptive_rates(rng: np.random.Generator, runs: int, learner: Learner, *, restart: bool = False) -> Array:
@@ -84,7 +85,7 @@ def adaptive_rates(rng: np.random.Generator, runs: int, learner: Learner, *, res
     rates, model = np.full((runs, PAGES), BUDGET / PAGES), learner()
     found = np.empty((runs, BATCHES, PAGES))
     for batch in range(BATCHES):
-        log = log_of(*crawled(rng, rates))
+        log = log_of_gaps(*crawled(rng, rates))
         learn = model.fit if restart or batch == 0 else model.partial_fit
         rates = solved(learn(log, crawl_rate=rates.ravel()).change_rate_.reshape(runs, PAGES))
         found[:, batch] = rates
@@ -100,7 +101,7 @@ def likelihood_rates(rng: np.random.Generator, runs: int) -> Array:
         seen.append(crawled(rng, rates))
         gaps, changed = (np.hstack(columns) for columns in zip(*seen, strict=True))
         rates = solved(
-            MaximumLikelihood(smoothing=0.5).fit(log_of(gaps, changed)).change_rate_.reshape(runs, PAGES)
+            MaximumLikelihood(smoothing=0.5).fit(log_of_gaps(gaps, changed)).change_rate_.reshape(runs, PAGES)
         )
         found[:, batch] = rates
     return found

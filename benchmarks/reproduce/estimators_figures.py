@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.reproduce import estimator_moments as moments
 from benchmarks.reproduce.claims import Listed, Measured, Measurements, Plan
-from benchmarks.reproduce.estimator_runs import Array, fitted, log_of, models, sampled
+from benchmarks.reproduce.estimator_runs import Array, fitted, models, sampled
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 measure = Measurements()
 HUNDRED = 100  # runs of which the paper forms its errors
@@ -98,13 +99,13 @@ def figure_2_decay(plan: Plan) -> Measured:
     hundreds = plan.runs()
     rng, shape = np.random.default_rng([plan.seed, 4]), (HUNDRED * hundreds, CRAWLS)
     gaps = rng.exponential(1 / 3.0, shape)
-    changed = rng.random(shape) < -np.expm1(-5.0 * gaps)
+    changed = found_changes(rng, 5.0, gaps)
     given = models(0.75, (1.3, 0.75))
     falls: dict[str, Array] = {}
     for name in ("LLN", "MLE"):
         roots = []
         for crawls in (100, CRAWLS):
-            log = log_of(gaps[:, :crawls], changed[:, :crawls])
+            log = log_of_gaps(gaps[:, :crawls], changed[:, :crawls])
             squares = (fitted(given[name], log, 3.0) - 5.0) ** 2
             roots.append(np.sqrt(squares.reshape(hundreds, HUNDRED).mean(axis=1)))
         falls[name] = np.log10(roots[1] / roots[0])
@@ -116,7 +117,7 @@ def instability(plan: Plan) -> Measured:
     """Say of which pages MLE is infinite after a few crawls and the online estimates are finite."""
     rng, shape = np.random.default_rng([plan.seed, 5]), (plan.runs(), EARLY)
     gaps = rng.exponential(1 / 3.0, shape)
-    log = log_of(gaps, rng.random(shape) < -np.expm1(-5.0 * gaps))
+    log = log_of_gaps(gaps, found_changes(rng, 5.0, gaps))
     given = models(0.75, (1.3, 0.75))
     finite = np.all([np.isfinite(fitted(given[name], log, 3.0)) for name in OURS], axis=0)
     yield "mle-unstable", np.isinf(fitted(given["MLE"], log, 3.0)) & finite

@@ -16,8 +16,9 @@ from benchmarks.harness import best_of
 from benchmarks.reproduce import estimator_moments as moments
 from benchmarks.reproduce import estimators_adaptive, estimators_figures
 from benchmarks.reproduce.claims import Measured, Measurements, Plan
-from benchmarks.reproduce.estimator_runs import GAPS, Array, fitted, log_of, models, sampled
+from benchmarks.reproduce.estimator_runs import GAPS, Array, fitted, models, sampled
 from benchmarks.reproduce.reproduce import of_paper
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 
 measure = Measurements()
 NEAR = (5.0, 3.0)  # Δ and p of Figure 2
@@ -46,7 +47,7 @@ def moments_of_all_outcomes(plan: Plan) -> Measured:  # noqa: ARG001 - nothing i
     given, worst = models(step, momentum), 0.0
     for change_rate, crawl_rate in (NEAR, (0.2, 1.0), (500.0, 3.0)):
         outcomes, weights = moments.every_outcome(FEW, change_rate, crawl_rate)
-        log = log_of(np.ones(outcomes.shape), outcomes)
+        log = log_of_gaps(np.ones(outcomes.shape), outcomes)
         for name, form in closed.items():
             rates = fitted(given[name], log, crawl_rate)
             for power, expected in enumerate(form(change_rate, crawl_rate), start=1):
@@ -164,15 +165,15 @@ def costs(plan: Plan) -> Measured:
     """Time one more crawl of each page, online and by MLE, with few and with many crawls behind it."""
     rng, given, rounds = np.random.default_rng([plan.seed, 10]), models(0.75, (1.3, 0.75)), plan.runs()
     gaps = rng.exponential(1 / CRAWL_RATE, (PAGES, LONG + 1))
-    changed = rng.random(gaps.shape) < -np.expm1(-CHANGE_RATE * gaps)
+    changed = found_changes(rng, CHANGE_RATE, gaps)
     tasks: dict[tuple[str, int], Callable[[], Any]] = {}
     for behind in (SHORT, LONG):
-        history = log_of(gaps[:, : behind + 1], changed[:, : behind + 1])
+        history = log_of_gaps(gaps[:, : behind + 1], changed[:, : behind + 1])
         tasks["MLE", behind] = partial(given["MLE"].fit, history)
-        one = log_of(gaps[:, behind : behind + 1], changed[:, behind : behind + 1])
+        one = log_of_gaps(gaps[:, behind : behind + 1], changed[:, behind : behind + 1])
         for name in OURS:
             model = models(0.75, (1.3, 0.75))[name]
-            model.fit(log_of(gaps[:, :behind], changed[:, :behind]), CRAWL_RATE)
+            model.fit(log_of_gaps(gaps[:, :behind], changed[:, :behind]), CRAWL_RATE)
             tasks[name, behind] = partial(model.partial_fit, one, CRAWL_RATE)
     for task in tasks.values():  # what is compiled or cached is so before the rounds
         task()

@@ -12,7 +12,7 @@ from scipy.stats import gamma, nbinom
 
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.logs.crawl_log import CrawlLog
-from tests.estimators.test_moment_matching import log_of
+from tests.ground_truth.crawl_logs import log_of_gaps
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ def test_counted_changes_give_the_negative_binomial_optimum() -> None:
         return -float(np.sum(nbinom.logpmf(total, shape, exposure / (exposure + time))))
 
     best = minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-6})
-    prior = GammaPrior.from_marginal_likelihood(log_of(gaps, counts > 0, counts))
+    prior = GammaPrior.from_marginal_likelihood(log_of_gaps(gaps, counts > 0, counts))
     np.testing.assert_allclose([prior.shape, prior.exposure], np.exp(best.x), rtol=1e-4)
     assert loss(np.log([prior.shape, prior.exposure])) <= best.fun + 1e-8
 
@@ -57,7 +57,7 @@ def exact_evidence(prior: tuple[float, float], gaps: Floats, found: npt.NDArray[
 
 def test_where_crawls_tell_only_whether_the_prior_is_nearly_the_best() -> None:
     _, gaps, counts = simulate(52, 60, 5, shape=2.0)
-    prior = GammaPrior.from_log(log_of(gaps, counts > 0))
+    prior = GammaPrior.from_log(log_of_gaps(gaps, counts > 0))
 
     def loss(parameters: Floats) -> float:
         return -exact_evidence((math.exp(parameters[0]), math.exp(parameters[1])), gaps, counts > 0)
@@ -70,7 +70,7 @@ def test_where_crawls_tell_only_whether_the_prior_is_nearly_the_best() -> None:
 def test_estimates_solve_the_posterior_equation() -> None:
     _, gaps, counts = simulate(53, 100, 4, shape=1.0)
     prior = GammaPrior(0.8, 3.0)
-    model = MaximumLikelihood(prior=prior).fit(log_of(gaps, counts > 0))
+    model = MaximumLikelihood(prior=prior).fit(log_of_gaps(gaps, counts > 0))
     for k, (a, found) in enumerate(zip(gaps, counts > 0, strict=True)):
 
         def slope(rate: float, a: Floats = a, found: npt.NDArray[np.bool_] = found) -> float:
@@ -93,7 +93,7 @@ def test_a_baseline_alone_gets_the_mean_of_the_prior() -> None:
 
 def test_the_prior_has_its_own_time_unit() -> None:
     _, gaps, counts = simulate(54, 50, 4, shape=1.0)
-    days, hours = log_of(gaps, counts > 0), log_of(24 * gaps, counts > 0, time_unit="hour")
+    days, hours = log_of_gaps(gaps, counts > 0), log_of_gaps(24 * gaps, counts > 0, time_unit="hour")
     prior, other = GammaPrior.from_log(days), GammaPrior.from_log(hours)
     assert other.time_unit == "hour"
     assert other.shape == pytest.approx(prior.shape, rel=1e-4)
@@ -105,7 +105,7 @@ def test_the_prior_has_its_own_time_unit() -> None:
 @pytest.mark.parametrize("shape", [0.7, 3.0])
 def test_rates_of_rarely_crawled_sources_come_closer_to_the_truth(shape: float) -> None:
     rates, gaps, counts = simulate(55, 400, 5, shape)
-    log = log_of(gaps, counts > 0)
+    log = log_of_gaps(gaps, counts > 0)
     learnt = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).change_rate_
     smoothed = MaximumLikelihood().fit(log).change_rate_
     assert np.mean((learnt - rates) ** 2) < 0.75 * np.mean((smoothed - rates) ** 2)
@@ -113,7 +113,7 @@ def test_rates_of_rarely_crawled_sources_come_closer_to_the_truth(shape: float) 
 
 def test_rates_that_are_all_the_same_are_seen_to_be() -> None:
     gaps, counts = np.ones((40, 10)), np.tile([0, 1, 0, 0, 1, 0, 1, 0, 0, 0], (40, 1))
-    prior = GammaPrior.from_marginal_likelihood(log_of(gaps, counts > 0))
+    prior = GammaPrior.from_marginal_likelihood(log_of_gaps(gaps, counts > 0))
     assert prior.shape > 1e3
     assert prior.shape / prior.exposure == pytest.approx(-math.log(0.7), rel=1e-3)
 
@@ -123,7 +123,7 @@ def test_a_prior_is_no_surer_than_its_log() -> None:
     rng = np.random.default_rng(6)
     gaps = np.full((25, 1), 10.0)
     counts = rng.poisson(gaps * rng.gamma(4.0, 0.1, (25, 1)))
-    log = log_of(gaps, counts > 0, counts)
+    log = log_of_gaps(gaps, counts > 0, counts)
     sure, prior = GammaPrior.from_marginal_likelihood(log), GammaPrior.from_log(log)
     mean = sure.shape / sure.exposure
 
@@ -151,7 +151,7 @@ def test_intervals_of_few_sources_alike_cover_them() -> None:
     covered = []
     for seed in range(8):
         changed = np.random.default_rng(seed).random((30, 20)) < -np.expm1(-0.3)
-        log = log_of(np.ones((30, 20)), changed)
+        log = log_of_gaps(np.ones((30, 20)), changed)
         low, high = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log).interval(0.95)
         covered.append(np.mean((low <= 0.3) & (high >= 0.3)))
     assert np.mean(covered) > 0.9  # the most likely prior: 0.2

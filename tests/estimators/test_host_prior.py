@@ -9,7 +9,7 @@ import pytest
 from freshopt.errors import SourceDataError
 from freshopt.estimators import GammaPrior, HostPriors, MaximumLikelihood
 from freshopt.logs.crawl_log import CrawlLog
-from tests.estimators.test_moment_matching import log_of
+from tests.ground_truth.crawl_logs import log_of_gaps
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,7 +24,7 @@ def simulate(
     means = np.exp(-1.0 + spread * rng.standard_normal(150))
     rates = rng.gamma(within, means[host] / within)
     gaps = rng.exponential(1.0, (len(host), crawls))
-    return host, means, rates, log_of(gaps, rng.poisson(gaps * rates[:, None]) > 0)
+    return host, means, rates, log_of_gaps(gaps, rng.poisson(gaps * rates[:, None]) > 0)
 
 
 @pytest.mark.parametrize(("within", "spread"), [(5.0, 1.0), (1.0, 0.5)])

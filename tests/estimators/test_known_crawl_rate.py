@@ -19,8 +19,8 @@ from freshopt.estimators import (
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics import affine_recursion
 from freshopt.numerics.arrays import chunks
-from tests.estimators.test_moment_matching import log_of
 from tests.ground_truth import estimator_truth as truth
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 from tests.ground_truth.tolerances import EXACT
 
 Online = Naive | LawOfLargeNumbers | StochasticApproximation | MomentumStochasticApproximation
@@ -62,7 +62,7 @@ def test_moments_are_exact(
         weights = np.array([truth.probability(outcome, change_rate, crawl_rate) for outcome in outcomes])
         assert math.fsum(weights) == pytest.approx(1.0, rel=EXACT)
         rates = model.fit(
-            log_of([np.ones(len(each)) for each in outcomes], outcomes), crawl_rate=crawl_rate
+            log_of_gaps([np.ones(len(each)) for each in outcomes], outcomes), crawl_rate=crawl_rate
         ).change_rate_
         first, second = moments(crawls, change_rate, crawl_rate)
         assert float(weights @ rates) == pytest.approx(first, rel=EXACT)
@@ -72,7 +72,7 @@ def test_moments_are_exact(
 def test_moments_have_the_published_closed_forms() -> None:
     outcomes = truth.all_outcomes(6)
     weights = np.array([truth.probability(outcome, 5.0, 3.0) for outcome in outcomes])
-    log = log_of([np.ones(len(each)) for each in outcomes], outcomes)
+    log = log_of_gaps([np.ones(len(each)) for each in outcomes], outcomes)
     naive = weights @ Naive(floor=0).fit(log, crawl_rate=3.0).change_rate_
     assert naive == pytest.approx(15 / 8, rel=EXACT)
     law = weights @ LawOfLargeNumbers(alpha=1, floor=0).fit(log, crawl_rate=3.0).change_rate_
@@ -126,7 +126,7 @@ def test_ragged_logs_with_a_rate_per_crawl_follow_the_recursions(
 ) -> None:
     monkeypatch.setattr(affine_recursion, "chunks", lambda n: chunks(n, size))
     outcomes, rates = ragged(np.random.default_rng(3))
-    log, per_crawl = log_of([np.ones(len(each)) for each in outcomes], outcomes), np.concatenate(rates)
+    log, per_crawl = log_of_gaps([np.ones(len(each)) for each in outcomes], outcomes), np.concatenate(rates)
     pairs = list(zip(outcomes, rates, strict=True))
     law = LawOfLargeNumbers(alpha=lambda k: math.sqrt(k), floor=0).fit(log, per_crawl).change_rate_
     expected = [truth.law_of_large_numbers(i, p, math.sqrt) for i, p in pairs]
@@ -141,7 +141,7 @@ def test_ragged_logs_with_a_rate_per_crawl_follow_the_recursions(
 
 
 def test_worked_by_hand() -> None:
-    log = log_of([[0.5, 1.0, 1.5, 2.0]], [[1, 0, 1, 1]])
+    log = log_of_gaps([[0.5, 1.0, 1.5, 2.0]], [[1, 0, 1, 1]])
     p = [1.0, 2.0, 3.0, 4.0]
     np.testing.assert_allclose(Naive().fit(log).change_rate_, 3 / 5, rtol=EXACT)
     np.testing.assert_allclose(Naive().fit(log, 2.0).change_rate_, 3 / (4 / 2), rtol=EXACT)
@@ -157,7 +157,7 @@ def test_worked_by_hand() -> None:
 
 def test_without_momentum_it_is_stochastic_approximation() -> None:
     outcomes, rates = ragged(np.random.default_rng(4))
-    log, p = log_of([np.ones(len(each)) for each in outcomes], outcomes), np.concatenate(rates)
+    log, p = log_of_gaps([np.ones(len(each)) for each in outcomes], outcomes), np.concatenate(rates)
     heavy = MomentumStochasticApproximation(step=0.8, beta=0.8, omega=1.0).fit(log, p)
     plain = StochasticApproximation(step=0.8).fit(log, p)
     np.testing.assert_allclose(heavy.change_rate_, plain.change_rate_, rtol=EXACT)
@@ -170,7 +170,7 @@ CHANGE_RATE, CRAWL_RATE, CRAWLS, SOURCES = 5.0, 3.0, 2000, 30
 def test_who_stays_consistent_for_which_gaps(kind: str) -> None:
     rng = np.random.default_rng(21)
     gaps = truth.gaps_of(kind, rng, (SOURCES, CRAWLS)) / CRAWL_RATE
-    log = log_of(gaps, rng.random((SOURCES, CRAWLS)) < -np.expm1(-CHANGE_RATE * gaps))
+    log = log_of_gaps(gaps, found_changes(rng, CHANGE_RATE, gaps))
     unchanged = truth.unchanged_share(kind, CHANGE_RATE / CRAWL_RATE)
     seeming = CRAWL_RATE * (1 - unchanged) / unchanged  # what the share of changes is taken for
 
@@ -209,13 +209,7 @@ MODELS: list[Any] = [
 def crawl(kind: str, sources: int, crawls: int, rates: Any, seed: int = 1) -> tuple[CrawlLog, Any]:  # noqa: ANN401
     rng = np.random.default_rng([seed, sources, crawls])
     gaps = truth.gaps_of(kind, rng, (sources, crawls)) / rates[:, None]
-    columns = {
-        "source": np.repeat(np.arange(sources), crawls),
-        "time": np.cumsum(gaps, axis=1).ravel(),
-        "elapsed": gaps.ravel(),
-        "changed": (rng.random(gaps.shape) < 0.5).ravel(),
-    }
-    return CrawlLog.from_columns(columns), rates
+    return log_of_gaps(gaps, rng.random(gaps.shape) < 0.5, time=np.cumsum(gaps, axis=1)), rates
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)

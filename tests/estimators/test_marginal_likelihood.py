@@ -13,6 +13,7 @@ from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import FirstDates, GammaParameters, Intervals
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood, explained, posterior_mode
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.crawl_logs import log_at
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import SCALAR
 
@@ -26,8 +27,7 @@ def equal_intervals(crawls: int, n: int, clock: float = 1.0, seed: int = 0) -> t
     rate = np.maximum(rng.gamma(0.6, 2.0 / 0.6, n), 1e-6)
     changed = np.zeros((n, crawls), dtype=np.bool_)
     changed[:, 1:] = rng.random((n, crawls - 1)) < -np.expm1(-rate)[:, None]
-    time = np.tile(np.arange(crawls) * clock, n)
-    log = CrawlLog(np.repeat(np.arange(n), crawls), time, changed.ravel())
+    log = log_at(np.arange(crawls) * clock, changed)
     return log, np.bincount(changed.sum(axis=1), minlength=crawls).tolist()
 
 

@@ -19,6 +19,7 @@ from freshopt.estimators import (
     rate_distribution,
 )
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.crawl_logs import log_at, log_of_gaps
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Rows = list[tuple[float, bool, float]]  # gap, changed, number of changes or NaN
@@ -162,9 +163,7 @@ def test_smoothing_is_in_days_whatever_the_unit() -> None:
 
 def simulate(rng: np.random.Generator, rates: np.ndarray[Any, Any], crawls: int) -> CrawlLog:
     gaps = rng.exponential(1.0, (len(rates), crawls))
-    changed = rng.poisson(gaps * rates[:, None]) > 0
-    source = np.repeat(np.arange(len(rates)), crawls)
-    return CrawlLog.from_columns({"source": source, "elapsed": gaps.ravel(), "changed": changed.ravel()})
+    return log_of_gaps(gaps, rng.poisson(gaps * rates[:, None]) > 0)
 
 
 @pytest.mark.exhaustive
@@ -217,12 +216,6 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_crawls_that_hardly_count_have_intervals_too() -> None:
     rng = np.random.default_rng(3)
-    time = np.arange(1.0, 201.0)
-    columns = {
-        "source": np.repeat(np.arange(20), 200),
-        "time": np.tile(time, 20),
-        "changed": rng.random(4000) < 0.4,
-    }
-    log = CrawlLog.from_columns(columns, time_unit="day")
+    log = log_at(np.arange(1.0, 201.0), rng.random((20, 200)) < 0.4)
     lower, upper = MaximumLikelihood(half_life=0.01).fit(log).interval(0.9, LikelihoodRatio())
     assert np.all(lower <= upper)

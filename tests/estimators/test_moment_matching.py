@@ -20,23 +20,12 @@ from freshopt.estimators import (
     Published,
 )
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.crawl_logs import log_of_gaps
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
 UNBOUNDED = (0.0, math.inf)
-
-
-def log_of(gaps: Any, changed: Any, changes: Any = None, time_unit: str = "day") -> CrawlLog:  # noqa: ANN401
-    """Gaps, outcomes and numbers of changes of each source's crawls."""
-    columns = {
-        "source": np.repeat(np.arange(len(gaps)), [len(each) for each in gaps]),
-        "elapsed": np.concatenate(gaps),
-        "changed": np.concatenate(changed),
-    }
-    if changes is not None:
-        columns["changes"] = np.concatenate(changes)
-    return CrawlLog.from_columns(columns, time_unit=time_unit)
 
 
 def matching_rate(gaps: Floats, found: float) -> float:
@@ -66,11 +55,11 @@ def random_sources(rng: np.random.Generator, n: int) -> tuple[list[Floats], list
 
 def test_rates_solve_the_equation_of_each_source() -> None:
     gaps, changed = random_sources(np.random.default_rng(41), 300)
-    model = MomentMatching(UNBOUNDED).fit(log_of(gaps, changed))
+    model = MomentMatching(UNBOUNDED).fit(log_of_gaps(gaps, changed))
     expected = [matching_rate(a, found.sum()) for a, found in zip(gaps, changed, strict=True)]
     np.testing.assert_allclose(model.change_rate_, expected, rtol=1e-10)
     bounds = (1e-2, 1e1)
-    clipped = MomentMatching(bounds).fit(log_of(gaps, changed)).change_rate_
+    clipped = MomentMatching(bounds).fit(log_of_gaps(gaps, changed)).change_rate_
     np.testing.assert_allclose(clipped, np.clip(expected, *bounds), rtol=1e-10)
     assert {bounds[0], bounds[1]} <= set(clipped.tolist())
 
@@ -79,13 +68,13 @@ def test_rates_solve_the_equation_of_each_source() -> None:
 @given(st.lists(st.tuples(st.floats(-12, 12), st.booleans()), min_size=2, max_size=12))
 def test_any_gaps_are_solved(cells: list[tuple[float, bool]]) -> None:
     gaps, changed = np.array([10.0**decade for decade, _ in cells]), np.array([found for _, found in cells])
-    (rate,) = MomentMatching(UNBOUNDED).fit(log_of([gaps], [changed])).change_rate_
+    (rate,) = MomentMatching(UNBOUNDED).fit(log_of_gaps([gaps], [changed])).change_rate_
     assert rate == pytest.approx(matching_rate(gaps, changed.sum()), rel=1e-10)
 
 
 @pytest.mark.parametrize(("crawls", "found"), [(10_000, 1), (10_000, 9_999), (2, 1)])
 def test_equal_gaps_are_the_likelihood_and_have_a_closed_form(crawls: int, found: int) -> None:
-    log = log_of([np.full(crawls, 2.0)], [np.arange(crawls) < found])
+    log = log_of_gaps([np.full(crawls, 2.0)], [np.arange(crawls) < found])
     rate = MomentMatching(UNBOUNDED).fit(log).change_rate_
     np.testing.assert_allclose(rate, -math.log1p(-found / crawls) / 2, rtol=EXACT)
     np.testing.assert_allclose(rate, MaximumLikelihood(smoothing=0).fit(log).change_rate_, rtol=EXACT)
@@ -95,7 +84,7 @@ def test_equal_gaps_are_the_likelihood_and_have_a_closed_form(crawls: int, found
 def test_interval_ends_solve_their_equations(confidence: float) -> None:
     gaps, changed = random_sources(np.random.default_rng(42), 100)
     bounds = (1e-3, 1e2)
-    model = MomentMatching(bounds).fit(log_of(gaps, changed))
+    model = MomentMatching(bounds).fit(log_of_gaps(gaps, changed))
     lower, upper = model.interval(confidence, Hoeffding())
     bound = model.error_bound(confidence)
     for k, (a, found) in enumerate(zip(gaps, changed, strict=True)):
@@ -110,7 +99,7 @@ def test_interval_ends_solve_their_equations(confidence: float) -> None:
 
 def test_published_bound_worked_by_hand() -> None:
     """N = 8 gaps of 1, Δ_max = 1, δ = 2e^{−4}: ε = √(4/16) = 1/2, over e^{−1}."""
-    log = log_of([np.ones(8)], [np.arange(8) < 4])
+    log = log_of_gaps([np.ones(8)], [np.arange(8) < 4])
     model = MomentMatching((0.1, 1.0)).fit(log)
     bound = model.error_bound(1 - 2 * math.exp(-4))
     np.testing.assert_allclose(bound, 0.5 * math.e, rtol=EXACT)
@@ -126,7 +115,7 @@ def test_intervals_cover_at_least_as_often_as_they_say() -> None:
     rates = rng.uniform(0.2, 2.0, 400)
     gaps = rng.exponential(1.0, (400, 20))
     counts = rng.poisson(gaps * rates[:, None])
-    log = log_of(gaps, counts > 0, counts)
+    log = log_of_gaps(gaps, counts > 0, counts)
     wanted = binom.ppf(1e-4, 400, 0.9)
     matching, counting = MomentMatching((0.1, 4.0)).fit(log), FullObservation().fit(log)
     for model, method, widest in (

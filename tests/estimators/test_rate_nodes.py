@@ -10,6 +10,7 @@ import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.estimators.rate_distribution import RateDistribution
 from freshopt.problems import HarmonicStaleness
+from tests.ground_truth.crawl_logs import log_at
 from tests.ground_truth.refusals import present
 
 Floats = npt.NDArray[np.float64]
@@ -107,13 +108,10 @@ def test_a_source_without_crawls_has_no_nodes() -> None:
 def test_other_sources_do_not_move_the_nodes() -> None:
     rng = np.random.default_rng(1)
     changed = rng.random((6, 9)) < np.array([0.0, 0.05, 0.3, 0.6, 0.95, 1.0])[:, None]
-    time = np.tile(np.arange(9.0), 6)
-    prior = GammaPrior(0.6, 20.0)
-    together = MaximumLikelihood(prior=prior).fit(
-        fo.CrawlLog(np.repeat(np.arange(6), 9), time, changed.ravel())
-    )
+    prior, time = GammaPrior(0.6, 20.0), np.arange(9.0)
+    together = MaximumLikelihood(prior=prior).fit(log_at(time, changed))
     for k in range(6):
-        alone = MaximumLikelihood(prior=prior).fit(fo.CrawlLog([0] * 9, time[:9], changed[k]))
+        alone = MaximumLikelihood(prior=prior).fit(log_at(time, changed[k : k + 1]))
         np.testing.assert_allclose(alone.nodes()[0][0], together.nodes()[0][k], rtol=1e-12)
 
 
@@ -122,7 +120,7 @@ def test_expectation_of_a_problem_is_that_of_samples() -> None:
     rng = np.random.default_rng(2)
     n = 50
     changed = rng.random((n, 6)) < rng.beta(0.5, 1.5, n)[:, None]
-    log = fo.CrawlLog(np.repeat(np.arange(n), 6), np.tile(np.arange(6.0), n), changed.ravel())
+    log = log_at(np.arange(6.0), changed)
     model = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
     objective = HarmonicStaleness(fo.Refresh.PERIODIC)
     sources = fo.Sources(model.change_rate_)

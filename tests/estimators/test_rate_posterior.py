@@ -21,6 +21,7 @@ from freshopt.estimators import (
     StochasticApproximation,
 )
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 from tests.ground_truth.tolerances import EXACT
 
 Floats = npt.NDArray[np.float64]
@@ -28,26 +29,16 @@ Flags = npt.NDArray[np.bool_]
 CRAWLS = 20
 
 
-def log_of(gaps: list[Any], changed: list[Any], **more: list[Any]) -> CrawlLog:
-    columns = {
-        "source": np.repeat(np.arange(len(gaps)), [len(each) for each in gaps]),
-        "elapsed": np.concatenate(gaps),
-        "changed": np.concatenate(changed),
-        **{key: np.concatenate(values) for key, values in more.items()},
-    }
-    return CrawlLog.from_columns(columns)
-
-
 def every_share(gap: float = 2.0) -> CrawlLog:
     """Source k found a change after k of 20 equal gaps."""
     found = [np.arange(CRAWLS) < k for k in range(CRAWLS + 1)]
-    return log_of([np.full(CRAWLS, gap)] * (CRAWLS + 1), found)
+    return log_of_gaps([np.full(CRAWLS, gap)] * (CRAWLS + 1), found)
 
 
 def every_share_at_poisson_crawls() -> CrawlLog:
     """The same with gaps that are spread as exponential ones of mean 1."""
     found = [np.arange(CRAWLS) < k for k in range(CRAWLS + 1)]
-    return log_of([-np.log1p(-(np.arange(CRAWLS) + 0.5) / CRAWLS)] * (CRAWLS + 1), found)
+    return log_of_gaps([-np.log1p(-(np.arange(CRAWLS) + 0.5) / CRAWLS)] * (CRAWLS + 1), found)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
@@ -89,9 +80,9 @@ def test_any_gaps_have_the_quantiles_of_the_integrated_density(kind: str) -> Non
     for _ in range(70):
         size, rate = int(rng.choice([1, 2, 5, 20, 80])), float(rng.choice([0.05, 1.0, 3.0, 30.0]))
         gaps.append(rng.gamma(0.25, 4.0, size) + 1e-6)
-        found.append(rng.random(size) < -np.expm1(-gaps[-1] * rate))
+        found.append(found_changes(rng, rate, gaps[-1]))
     times = [np.arange(1.0, len(each) + 1) + 100.0 - len(each) for each in gaps]  # all end at 100
-    log = log_of(gaps, found, time=times)
+    log = log_of_gaps(gaps, found, time=times)
     half_life = 7.0 if kind in ("forgetting", "both") else None
     prior = (0.7, 0.3) if kind in ("prior", "both") else None
     model = MaximumLikelihood(prior=GammaPrior(*prior) if prior else None, half_life=half_life).fit(log)
@@ -108,7 +99,7 @@ def test_any_gaps_have_the_quantiles_of_the_integrated_density(kind: str) -> Non
 
 def test_counted_changes_have_the_quantiles_of_a_gamma_rate() -> None:
     counts = [np.array([0, 3]), np.array([0, 0]), np.array([40, 1])]
-    log = log_of([np.array([1.0, 2.0])] * 3, [each > 0 for each in counts], changes=counts)
+    log = log_of_gaps([np.array([1.0, 2.0])] * 3, [each > 0 for each in counts], changes=counts)
     total = np.array([3, 0, 41])
     expected = np.array(gamma.ppf([[0.1], [0.9]], total + 0.5, scale=1 / 3.0))
     expected[0, 1] = 0.0
@@ -141,7 +132,7 @@ def test_intervals_cover_as_often_as_they_say_after_20_crawls(kind: str) -> None
     n = 4000
     rates = np.exp(rng.uniform(math.log(0.05), math.log(3.0), n))
     gaps = np.ones((n, CRAWLS)) if kind == "equal" else rng.exponential(1.0, (n, CRAWLS))
-    log = log_of(list(gaps), list(rng.random((n, CRAWLS)) < -np.expm1(-gaps * rates[:, None])))
+    log = log_of_gaps(gaps, found_changes(rng, rates[:, None], gaps))
     model = MaximumLikelihood().fit(log)
     for confidence in (0.8, 0.95):
         slack = 3.3 * math.sqrt(confidence * (1 - confidence) / n)
@@ -156,7 +147,7 @@ def test_intervals_at_crawl_rates_that_differ_cover_as_often_as_they_say() -> No
     n, crawls = 3000, 40
     rates, p = np.exp(rng.uniform(-1.5, 1.0, n)), np.exp(rng.uniform(-1.0, 1.0, (n, crawls)))
     found = rng.random((n, crawls)) < rates[:, None] / (rates[:, None] + p)
-    log = log_of(list(rng.exponential(1.0 / p)), list(found))
+    log = log_of_gaps(rng.exponential(1.0 / p), found)
     model = LawOfLargeNumbers().fit(log, p.ravel())
     for confidence in (0.8, 0.95):
         low, high = binom.interval(0.999, n, confidence)
@@ -171,9 +162,9 @@ def test_intervals_with_a_half_life_cover_rates_that_did_not_drift(half_life: fl
     rates = np.exp(rng.uniform(math.log(0.2), math.log(2.0), n))
     counts = rng.poisson(np.repeat(rates[:, None], crawls, axis=1))
     times = [np.arange(1.0, crawls + 1)] * n
-    more = {"time": times, "changes": list(counts)}
-    counted = log_of([np.ones(crawls)] * n, list(counts > 0), **more)
-    plain = log_of([np.ones(crawls)] * n, list(counts > 0), time=times)
+    more: dict[str, Any] = {"time": times, "changes": counts}
+    counted = log_of_gaps(np.ones((n, crawls)), counts > 0, **more)
+    plain = log_of_gaps(np.ones((n, crawls)), counts > 0, time=times)
     models: list[Any] = [
         MaximumLikelihood(half_life=half_life).fit(plain),
         FullObservation(half_life=half_life).fit(counted),

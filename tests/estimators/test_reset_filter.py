@@ -14,6 +14,7 @@ from freshopt.estimators import GammaPrior, HostPriors, MaximumLikelihood, reset
 from freshopt.estimators.default_prior import default_prior, in_windows
 from freshopt.estimators.reset_filter import ResetFilter, candidates, filter_crawls
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.crawl_logs import log_at
 from tests.ground_truth.refusals import present
 from tests.ground_truth.resetting_sources import resetting_log
 from tests.ground_truth.strata import matrix
@@ -161,7 +162,7 @@ def test_hosts_bring_priors_of_their_own() -> None:
     rng = np.random.default_rng(5)
     host = np.repeat(["fast", "slow"], 20)
     changed = rng.random((40, 12)) < np.where(host == "fast", 0.6, 0.05)[:, None]
-    log = CrawlLog(np.repeat(np.arange(40), 12), np.tile(np.arange(12.0), 40), changed.ravel())
+    log = log_at(np.arange(12.0), changed)
     priors = HostPriors.from_log(log, host)
     rate = MaximumLikelihood(prior=priors, reset=100.0).fit(log).change_rate_
     # Drawn anew within each crawl interval: the last crawl of a source is all that is known.

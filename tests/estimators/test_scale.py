@@ -16,6 +16,7 @@ from freshopt.planning.request import default_estimate
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from tests.estimators.test_batches import AT_KNOWN_RATE
 from tests.estimators.test_settings import ESTIMATORS
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import SCALAR
 
@@ -124,12 +125,10 @@ def test_at_equal_gaps_estimates_are_medians_from_the_first_crawl_on() -> None:
     """All outcomes of 1 to 29 crawls: at 1, 5 and 60 minutes, and 30 days."""
     cases = [(n, found) for n in range(1, 30) for found in range(n + 1)]
     share = np.array([beta.median(found + 0.5, n - found + 0.5) for n, found in cases])
-    counts = np.array([n for n, _ in cases])
-    changed = np.concatenate([np.arange(n) < found for n, found in cases])
-    source = np.repeat(np.arange(len(cases)), counts)
+    changed = [np.arange(n) < found for n, found in cases]
     for gap in (MINUTE, 5 * MINUTE, 60 * MINUTE, 30.0):
-        columns = {"source": source, "elapsed": np.full(len(source), gap), "changed": changed}
-        rates = fo.estimators.MaximumLikelihood().fit(CrawlLog.from_columns(columns)).change_rate_
+        log = log_of_gaps([np.full(n, gap) for n, _ in cases], changed)
+        rates = fo.estimators.MaximumLikelihood().fit(log).change_rate_
         np.testing.assert_allclose(rates, -np.log1p(-share) / gap, rtol=1e-4)
 
 
@@ -141,10 +140,8 @@ def test_medians_and_intervals_are_calibrated() -> None:
     for n in (3, 10, 29):
         rates = np.exp(rng.uniform(math.log(0.1), math.log(3.0), 1000))
         gaps = rng.exponential(1.0, (1000, n))
-        changed = rng.random((1000, n)) < -np.expm1(-gaps * rates[:, None])
-        source = np.repeat(np.arange(1000), n)
-        columns = {"source": source, "elapsed": gap * gaps.ravel(), "changed": changed.ravel()}
-        model = fo.estimators.MaximumLikelihood().fit(CrawlLog.from_columns(columns))
+        log = log_of_gaps(gap * gaps, found_changes(rng, rates[:, None], gaps))
+        model = fo.estimators.MaximumLikelihood().fit(log)
         low = np.mean(model.change_rate_ * gap < rates)
         assert abs(low - 0.5) < 0.06 + 3.3 * math.sqrt(0.25 / 1000)
         for confidence in (0.5, 0.95):

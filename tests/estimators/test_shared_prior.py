@@ -20,18 +20,15 @@ from freshopt.estimators import (
 )
 from freshopt.estimators.rate_distribution import RateDistribution
 from freshopt.estimators.shared_prior import CONCENTRATIONS, SCALES, RateDraws
+from tests.ground_truth.crawl_logs import found_changes, log_after_baselines, log_at
 
 Floats = npt.NDArray[np.float64]
 
 
 def crawled(rate: Floats, gap: Floats, seed: int, **more: Any) -> fo.CrawlLog:  # noqa: ANN401
     """Return the log of Poisson sources, `gap` of shape (sources, crawls)."""
-    n, crawls = gap.shape
-    rng = np.random.default_rng([seed, 1])
-    changed = np.zeros((n, crawls + 1), dtype=bool)
-    changed[:, 1:] = rng.random(gap.shape) < -np.expm1(-rate[:, None] * gap)
-    time = np.concatenate([np.zeros((n, 1)), np.cumsum(gap, axis=1)], axis=1)
-    return fo.CrawlLog(np.repeat(np.arange(n), crawls + 1), time.ravel(), changed.ravel(), **more)
+    changed = found_changes(np.random.default_rng([seed, 1]), rate[:, None], gap)
+    return log_after_baselines(gap, changed, **more)
 
 
 def logistic_density(t: Floats, scale: float) -> Floats:
@@ -98,8 +95,7 @@ def births_log() -> fo.CrawlLog:
 def counted_log() -> fo.CrawlLog:
     counts = np.random.default_rng(9).poisson(2.0, (40, 20))
     counts[:, 0] = 0
-    source, time = np.repeat(np.arange(40), 20), np.tile(np.arange(20.0), 40)
-    return fo.CrawlLog(source, time, counts.ravel() > 0, changes=counts.ravel())
+    return log_at(np.arange(20.0), counts > 0, changes=counts.ravel())
 
 
 GAPS = np.random.default_rng(7).exponential(1.0, (40, 30))

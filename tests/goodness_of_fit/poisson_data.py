@@ -7,16 +7,16 @@ import numpy as np
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
+from tests.ground_truth.crawl_logs import found_changes, log_after_baselines, log_at, poisson_events
 
 
 def poisson_history(
     rng: np.random.Generator, n: int, rate: float, span: float, unit: float = 0.0
 ) -> ChangeHistory:
     """n Poisson processes from 0 to `span`; times rounded down to multiples of `unit`."""
-    counts = rng.poisson(rate * span, n)
-    time = rng.uniform(0.0, span, counts.sum())
+    source, time = poisson_events(rng, rate, span, n)
     time = np.floor(time / unit) * unit if unit else time
-    return ChangeHistory(np.repeat(np.arange(n), counts), time, 0.0, span, names=np.arange(n))
+    return ChangeHistory(source, time, 0.0, span, names=np.arange(n))
 
 
 def history(traces: list[Array], span: float) -> ChangeHistory:
@@ -39,17 +39,12 @@ def renewals(draw: Callable[[int], Array], mean: float, span: float) -> Array:
     return inside
 
 
-def crawled(rng: np.random.Generator, n: int, rate: float, gaps: Array) -> CrawlLog:
+def crawled(rng: np.random.Generator, rate: float, gaps: Array) -> CrawlLog:
     """Poisson processes crawled after each of `gaps`, shape (n, crawls); the baseline is at 0."""
-    changed = rng.random(gaps.shape) < -np.expm1(-rate * gaps)
-    crawls = gaps.shape[1] + 1
-    time = np.concatenate([np.zeros((n, 1)), np.cumsum(gaps, axis=1)], axis=1)
-    found = np.concatenate([np.zeros((n, 1), dtype=np.bool_), changed], axis=1)
-    return CrawlLog(np.repeat(np.arange(n), crawls), time.ravel(), found.ravel())
+    return log_after_baselines(gaps, found_changes(rng, rate, gaps))
 
 
 def seen(changes: list[Array], times: Array) -> CrawlLog:
     """What crawls at `times` find of given changes; the first is the baseline."""
     found = [np.diff(np.searchsorted(np.sort(trace), times), prepend=0) > 0 for trace in changes]
-    n = len(changes)
-    return CrawlLog(np.repeat(np.arange(n), len(times)), np.tile(times, n), np.concatenate(found))
+    return log_at(times, found)

@@ -23,11 +23,11 @@ HISTORIES: dict[str, Callable[[np.random.Generator], ChangeHistory]] = {
     "rounded to weeks": lambda rng: poisson_history(rng, N // 4, 0.1, 700.0, 7.0),
 }
 LOGS: dict[str, Callable[[np.random.Generator], CrawlLog]] = {
-    "rare changes, daily crawls": lambda rng: crawled(rng, N, 0.05, np.ones((N, 400))),
-    "half of the daily crawls": lambda rng: crawled(rng, N, 0.7, np.ones((N, 100))),
-    "nearly all daily crawls": lambda rng: crawled(rng, N, 2.0, np.ones((N, 200))),
-    "exponential gaps": lambda rng: crawled(rng, N, 0.3, rng.exponential(2.0, (N, 150))),
-    "dense crawls": lambda rng: crawled(rng, N // 2, 0.5, rng.exponential(0.2, (N // 2, 500))),
+    "rare changes, daily crawls": lambda rng: crawled(rng, 0.05, np.ones((N, 400))),
+    "half of the daily crawls": lambda rng: crawled(rng, 0.7, np.ones((N, 100))),
+    "nearly all daily crawls": lambda rng: crawled(rng, 2.0, np.ones((N, 200))),
+    "exponential gaps": lambda rng: crawled(rng, 0.3, rng.exponential(2.0, (N, 150))),
+    "dense crawls": lambda rng: crawled(rng, 0.5, rng.exponential(0.2, (N // 2, 500))),
 }
 
 

@@ -17,6 +17,7 @@ from freshopt.noisy_signals.with_signals import (
 )
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, LogFreshness
 from freshopt.questions.signals_bring import classes_in, cost_of_classes, unrounded
+from tests.ground_truth.crawl_logs import log_at
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT
 
@@ -129,9 +130,7 @@ def test_a_plan_tells_what_classes_cost(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(f"freshopt.noisy_signals.with_signals.{name}", value)
     rng = np.random.default_rng(4)
     n, crawls = 24, 12
-    log = fo.CrawlLog(
-        np.repeat(np.arange(n), crawls), np.tile(np.arange(crawls), n) * 1.0, rng.random(n * crawls) < 0.4
-    )
+    log = log_at(np.arange(crawls), rng.random((n, crawls)) < 0.4)
     found = np.flatnonzero(log.changed & (rng.random(len(log)) < 0.8))
     signals = {"source": log.source_index[found], "time": log.time[found] - 0.3}
     plan = fo.plan(log, signals=pl.DataFrame(signals), objective="binary", load_limit=1.0)

@@ -16,6 +16,7 @@ from freshopt.compiled.proof_columns import ProofColumns
 from freshopt.estimators import estimator
 from freshopt.estimators.estimator import Estimator
 from freshopt.separable.kernel_columns import kernel_columns, kinds_of
+from tests.ground_truth.crawl_logs import found_changes
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.pages.measured import ROOT, harness, module
 
@@ -154,7 +155,7 @@ def test_a_prior_gains_where_rates_are_spread_and_crawls_are_few() -> None:
     n, crawls = 300, 60
     rates = rng.gamma(0.5, 0.4, n)[:, None]
     gaps = rng.exponential(1.0, (n, crawls))
-    changed = rng.random((n, crawls)) < -np.expm1(-rates * gaps)
+    changed = found_changes(rng, rates, gaps)
     log = fo.CrawlLog(np.repeat(np.arange(n), crawls), np.cumsum(gaps, axis=1).ravel(), changed.ravel())
     record = module("reproduce.held_out").judged("simulated", log)
     every, groups = record["groups"]["all"]["estimators"], record["groups"]

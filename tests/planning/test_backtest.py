@@ -18,6 +18,7 @@ from freshopt.planning.known_changes import known_changes
 from freshopt.planning.wishes import Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.command_lines import MAIN_JOB, Run, refuse
+from tests.ground_truth.crawl_logs import found_changes, log_at, poisson_events
 from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -29,15 +30,11 @@ def poisson_log(days: float = 1600.0, every: float = 0.5, seed: int = 3) -> fo.C
     """Crawls at equal gaps of sources that change at the rates; what they find is drawn."""
     rng = np.random.default_rng(seed)
     time = np.arange(0.0, days, every)
-    changed = rng.random((len(RATES), len(time))) < -np.expm1(-RATES * every)[:, None]
-    source = np.repeat(np.arange(len(RATES)), len(time))
-    return fo.CrawlLog(source, np.tile(time, len(RATES)), changed.ravel())
+    return log_at(time, found_changes(rng, RATES[:, None], np.full((len(RATES), len(time)), every)))
 
 
 def events(rates: np.ndarray, days: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    count = rng.poisson(rates * days)
-    return np.repeat(np.arange(len(rates)), count), rng.uniform(0.0, days, count.sum())
+    return poisson_events(np.random.default_rng(seed), rates, days)
 
 
 def freshness(rates: np.ndarray, gaps: np.ndarray) -> np.ndarray:

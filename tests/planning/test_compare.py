@@ -18,6 +18,7 @@ from freshopt.report.page import findings
 from freshopt.simulation.rules import FixedInterval, StormCrawler, replay_rule, rule_crawls
 from freshopt.terminal.tables import rates_in_force_of
 from tests.ground_truth.command_lines import MAIN_JOB, Run, crawl_log, fields, refuse
+from tests.ground_truth.crawl_logs import poisson_events
 from tests.ground_truth.named import PERIODIC
 from tests.ground_truth.plans import crawls
 from tests.ground_truth.refusals import present, refused
@@ -186,9 +187,7 @@ DAYS = 300.0
 @pytest.fixture(scope="module")
 def history() -> ChangeHistory:
     rng = np.random.default_rng(3)
-    many = rng.poisson(RATES * DAYS)
-    source = np.repeat(np.arange(len(RATES)), many)
-    return ChangeHistory(source, rng.uniform(0.0, DAYS, many.sum()), 0.0, DAYS, names=np.arange(len(RATES)))
+    return ChangeHistory(*poisson_events(rng, RATES, DAYS), 0.0, DAYS, names=np.arange(len(RATES)))
 
 
 @pytest.fixture(scope="module")

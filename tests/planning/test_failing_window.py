@@ -20,6 +20,7 @@ from freshopt.planning.request import default_estimate
 from freshopt.planning.static_rates import at_rates
 from freshopt.planning.wishes import BackTestWishes, Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from tests.ground_truth.crawl_logs import log_at, poisson_events
 from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -72,10 +73,9 @@ def test_attempts_cost_what_their_cell_says(refresh: fo.Refresh) -> None:
     n, end = 400, 400.0
     chance = np.tile([0.3, 0.6, 0.9, 1.0], n // 4)
     rng = np.random.default_rng(2)
-    source = np.repeat(np.arange(n), rng.poisson(end, n))
-    time = rng.uniform(0.0, end, len(source))
+    source, time = poisson_events(rng, 1.0, end, n)
     kept = fo.World.from_events({"source": source, "time": time}, names=np.arange(n), horizon=end)
-    log = fo.CrawlLog(np.repeat(np.arange(n), 2), np.tile([0.0, 1.0], n), np.tile([0, 1], n))
+    log = log_at([0.0, 1.0], [[0, 1]] * n)
     window = HeldOutWindow.of(log, kept, 100.0, end)
     asked = Wishes.of(
         log, {"bandwidth": 1.0, "objective": BinaryFreshness(refresh), "success": chance}, BackTestWishes

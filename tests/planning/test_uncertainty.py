@@ -12,6 +12,7 @@ from freshopt.estimators import GammaPrior, LawOfLargeNumbers, MaximumLikelihood
 from freshopt.modelling.objective import Refresh
 from freshopt.planning.uncertainty import plan_uncertainty, quantiles
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from tests.ground_truth.crawl_logs import found_changes, log_of_gaps
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -29,12 +30,8 @@ def simulated(seed: int, n: int, crawls: int) -> tuple[Any, fo.CrawlLog]:
     rng = np.random.default_rng(seed)
     rates = np.exp(rng.uniform(-2.0, 1.0, n))
     gaps = rng.exponential(1.0, (n, crawls))
-    columns = {
-        "source": np.repeat([f"s{k:03}" for k in range(n)], crawls),
-        "elapsed": gaps.ravel(),
-        "changed": rng.random(n * crawls) < -np.expm1(-(gaps * rates[:, None]).ravel()),
-    }
-    return rates, fo.CrawlLog.from_columns(columns)
+    names = np.array([f"s{k:03}" for k in range(n)])
+    return rates, log_of_gaps(gaps, found_changes(rng, rates[:, None], gaps), names=names)
 
 
 def problem_of(objective: fo.Objective, n: int, bandwidth: float, **more: Any) -> fo.Problem:  # noqa: ANN401

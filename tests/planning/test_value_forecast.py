@@ -32,6 +32,7 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.report.page import findings as telling
+from tests.ground_truth.crawl_logs import found_changes, log_at
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -46,8 +47,7 @@ def log_of(rate: Floats, days: int, seed: int, drift: float = 1.0) -> fo.CrawlLo
     """Return daily crawls; from the middle on rates are `drift` times as large."""
     rng, n = np.random.default_rng(seed), len(rate)
     factor = np.where(np.arange(days) < days // 2, 1.0, drift)
-    changed = rng.random((n, days)) < -np.expm1(-rate[:, None] * factor)
-    return fo.CrawlLog(np.repeat(np.arange(n), days), np.tile(np.arange(float(days)), n), changed.ravel())
+    return log_at(np.arange(days), found_changes(rng, rate[:, None], np.tile(factor, (n, 1))))
 
 
 def request_for(objective: fo.Objective, bandwidth: float) -> Wishes:

@@ -13,6 +13,7 @@ from freshopt.planning.verdict import PHASES, supported, verdict
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from freshopt.report.held_out import phases_supported
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
+from tests.ground_truth.crawl_logs import log_at, poisson_events
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -113,13 +114,9 @@ def test_a_placebo_is_claimed_no_more_often_than_by_chance() -> None:
     claims, ratios = 0, []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        many = rng.poisson(rng.gamma(0.6, 1.0, n) * 20.0)
-        world = fo.World.from_events(
-            {"source": np.repeat(np.arange(n), many), "time": rng.uniform(0.0, 20.0, many.sum())},
-            names=np.arange(n),
-            start=0.0,
-            horizon=20.0,
-        )
+        source, time = poisson_events(rng, rng.gamma(0.6, 1.0, n), 20.0)
+        events = {"source": source, "time": time}
+        world = fo.World.from_events(events, names=np.arange(n), start=0.0, horizon=20.0)
         window, weight = ChangeWindow.of(world, 5.0, 20.0), rng.pareto(1.5, n) + 1.0
         rates = np.geomspace(0.1, 2.0, n)
         costs = [
@@ -222,7 +219,7 @@ def poisson(n: int, days: float, gap: float, seed: int) -> tuple[fo.CrawlLog, fo
     events = [np.sort(rng.uniform(0.0, days, rng.poisson(days * rate))) for rate in rng.gamma(0.8, 1.0, n)]
     time = np.arange(0.0, days + 1e-9, gap)
     found = [np.diff(np.searchsorted(own, time), prepend=0) > 0 for own in events]
-    log = fo.CrawlLog(np.repeat(np.arange(n), len(time)), np.tile(time, n), np.concatenate(found))
+    log = log_at(time, found)
     who = np.repeat(np.arange(n), [len(own) for own in events])
     return log, fo.ChangeHistory(who, np.concatenate(events), 0.0, days, names=np.arange(n))
 
@@ -305,12 +302,9 @@ def test_the_optimum_of_a_formula(objective: fo.Objective) -> None:
 def test_no_other_rates_do_better_in_recorded_changes() -> None:
     rng = np.random.default_rng(5)
     n = 6
-    many = rng.poisson(20.0, n)
+    source, time = poisson_events(rng, 20.0 / 90.0, 90.0, n)
     world = fo.World.from_events(
-        {"source": np.repeat(np.arange(n), many), "time": rng.uniform(0.0, 90.0, many.sum())},
-        names=np.arange(n),
-        start=0.0,
-        horizon=90.0,
+        {"source": source, "time": time}, names=np.arange(n), start=0.0, horizon=90.0
     )
     window, weight = ChangeWindow.of(world, 30.0, 90.0), rng.pareto(1.5, n) + 1.0
     lower, upper = np.full(n, 0.02), np.full(n, 0.9)

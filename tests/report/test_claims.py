@@ -17,6 +17,7 @@ from freshopt.report.context import Context
 from freshopt.report.context import Facts as Known
 from freshopt.report.held_out import PolicyRow, saved
 from freshopt.report.page import findings
+from tests.ground_truth.crawl_logs import log_at
 from tests.ground_truth.named import PERIODIC
 from tests.ground_truth.page_reader import PageReader
 from tests.ground_truth.plans import crawls, plan_request
@@ -221,9 +222,7 @@ def test_claims_follow_the_numbers(name: str, plan: Path, tmp_path: Path) -> Non
 
 def log_of(outcomes: list[list[int]]) -> fo.CrawlLog:
     """A daily log of sources with these outcomes."""
-    source = np.repeat(np.arange(len(outcomes)), len(outcomes[0]))
-    time = np.tile(np.arange(float(len(outcomes[0]))), len(outcomes))
-    return fo.CrawlLog(source, time, np.concatenate(outcomes))
+    return log_at(np.arange(len(outcomes[0])), outcomes)
 
 
 LOGS: dict[str, tuple[fo.CrawlLog, tuple[str, ...], tuple[str, ...]]] = {

@@ -16,6 +16,7 @@ from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.features.feature_priors import _regressed, _Regression
 from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.crawl_logs import found_changes, log_at, log_of_gaps
 from tests.ground_truth.refusals import refused
 
 Floats = npt.NDArray[np.float64]
@@ -38,14 +39,9 @@ def simulated(
     rate = expected * rng.gamma(shape, 1.0 / shape, n)
     gap = rng.exponential(4.0, (n, crawls)) + 1e-3
     old = np.setdiff1d(np.arange(n), new)
-    changed = rng.random((n, crawls)) < -np.expm1(-rate[:, None] * gap)
-    columns = {
-        "source": np.repeat(old, crawls),
-        "time": np.cumsum(gap[old], axis=1).ravel(),
-        "elapsed": gap[old].ravel(),
-        "changed": changed[old].ravel(),
-    }
-    log = with_new_sources(CrawlLog.from_columns(columns), new)
+    changed = found_changes(rng, rate[:, None], gap)
+    crawled = log_of_gaps(gap[old], changed[old], names=old, time=np.cumsum(gap[old], axis=1))
+    log = with_new_sources(crawled, new)
     words = [f"h{each}" for each in host]
     return log, pl.DataFrame({"source": np.arange(n), "site": words, "size": np.exp(3 * x)}), expected, rate
 
@@ -90,9 +86,8 @@ def test_sources_with_much_history_keep_their_own_estimate(known: Known) -> None
     log, _, _, rate, priors = known
     rng, n, crawls = np.random.default_rng(3), len(rate), 300
     gap = rng.exponential(2.0, (n, crawls))
-    changed = rng.random((n, crawls)) < -np.expm1(-rate[:, None] * gap)
-    columns = {"source": np.repeat(np.arange(n), crawls), "elapsed": gap.ravel(), "changed": changed.ravel()}
-    longer = CrawlLog.from_columns(columns)
+    changed = found_changes(rng, rate[:, None], gap)
+    longer = log_of_gaps(gap, changed)
     model = MaximumLikelihood(prior=priors).fit(longer)
     alone = MaximumLikelihood(prior=priors.pooled).fit(longer).change_rate_
     much = changed.sum(axis=1) > 30
@@ -119,8 +114,8 @@ def test_what_separates_changes_has_a_finite_effect() -> None:
     """All sources of one kind changed in each crawl, none of the other ever did."""
     n, crawls = 80, 6
     kind = np.repeat(["still", "busy"], n // 2)
-    source, time = np.repeat(np.arange(n), crawls), np.tile(np.arange(crawls), n)
-    log = with_new_sources(CrawlLog(source, time, (kind == "busy")[source]), np.array([n, n + 1]))
+    crawled = log_at(np.arange(crawls), np.repeat(kind == "busy", crawls).reshape(n, crawls))
+    log = with_new_sources(crawled, np.array([n, n + 1]))
     frame = pl.DataFrame({"source": np.arange(n + 2), "kind": [*kind, "still", "busy"]})
     priors = FeaturePriors.from_log(log, frame)
     assert 0.0 < priors.mean[-2] < 0.1 * priors.mean[-1] < np.inf
@@ -186,7 +181,7 @@ def test_too_little_is_refused() -> None:
     alike = frame.with_columns(size=pl.when(pl.col("source") == 0).then(1.0).otherwise(2.0)).drop("site")
     with pytest.raises(SourceDataError, match="no feature tells sources that were crawled twice apart: size"):
         FeaturePriors.from_log(log, alike)
-    still = CrawlLog(np.repeat(np.arange(80), 2), np.tile([0.0, 1.0], 80), np.zeros(160))
+    still = log_at([0.0, 1.0], np.zeros((80, 2)))
     refused("no source changed", FeaturePriors.from_log, still, frame)
 
 
