@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from freshopt.tools.changedetection_api import ChangeDetectionApi
 from tests.ground_truth.command_lines import Run
+from tests.ground_truth.http_servers import Answering, serving
 
 # Watches with an interval of an hour; the first has changed at each of ten checks, the second once.
 CHECKED = 1_700_000_000
@@ -24,7 +24,7 @@ HISTORIES = {
 }
 
 
-class Fake(BaseHTTPRequestHandler):
+class Fake(Answering, BaseHTTPRequestHandler):
     """The interface of changedetection.io for three watches; its server fails after some intervals."""
 
     server: FakeServer
@@ -61,13 +61,7 @@ class Fake(BaseHTTPRequestHandler):
         self._say(200, '"OK"')
 
     def _say(self, status: int, text: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.answer(status, text.encode())
 
 
 class FakeServer(ThreadingHTTPServer):
@@ -93,20 +87,9 @@ class FakeServer(ThreadingHTTPServer):
         }
 
 
-@contextmanager
-def serving() -> Iterator[FakeServer]:
-    """Run a server for as long as it is looked at."""
-    with FakeServer() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
-
-
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    with serving() as made:
+    with serving(FakeServer()) as made:
         yield made
 
 

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import NamedTuple
 
 import numpy as np
 
 import freshopt as fo
 from freshopt.datasets import load_example
+from tests.ground_truth.http_servers import Answering, loopback
 
 
 class Asked(NamedTuple):
@@ -75,15 +76,13 @@ def served(changes: Mapping[str, Sequence[float]]) -> Iterator[Pages]:
     pages = Pages(changes)
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering, BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             page = self.path.strip("/")
             if page not in pages.changes:
-                self.send_response(404)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.answer(404)
                 return
             with lock:
                 pages.turn(pages.time + pages.step)
@@ -93,30 +92,9 @@ def served(changes: Mapping[str, Sequence[float]]) -> Iterator[Pages]:
                 status = 304 if tagged and known == tag else 200
                 pages.asked.append(Asked(page, version, known is not None, status))
             body = b"" if status == 304 else f"<html><body><p>{page} {version}</p></body></html>".encode()
-            self.send_response(status)
-            if tagged:
-                self.send_header("ETag", tag)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+            headers = {"ETag": tag} if tagged else {}
+            self.answer(status, body, {**headers, "Content-Type": "text/html; charset=utf-8"})
 
     with loopback(Handler) as port:
         pages.url = f"http://127.0.0.1:{port}"
         yield pages
-
-
-@contextmanager
-def loopback(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Serve on a port of the loopback until the block ends."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()

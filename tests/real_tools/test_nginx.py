@@ -6,11 +6,10 @@ import http.client
 import os
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from freshopt.tools import Nginx, export
 from tests.ground_truth.hostile_names import HOSTILE, hostile_names
+from tests.ground_truth.http_servers import Answering, loopback
 from tests.real_tools.played_requests import Play
 
 SERVER = Path("/usr/sbin/nginx")
@@ -106,28 +106,15 @@ def nginx(folder: Path, origin: int) -> Iterator[http.client.HTTPConnection]:
 def origin(versions: dict[str, int] | None, play: Play | None) -> Iterator[int]:
     """Serve the versions of pages that change as a play tells; yield the port."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering, BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             k = 0 if versions is None else versions.get(self.path, 0)
-            body = str(0 if play is None else play.version(k)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, str(0 if play is None else play.version(k)).encode())
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    with loopback(Handler) as port:
+        yield port
 
 
 def get(connection: http.client.HTTPConnection, path: str) -> tuple[str, str | None]:

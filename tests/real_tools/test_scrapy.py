@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import freshopt as fo
-from tests.real_tools.loopback import Pages, loopback, real_changes, served
+from tests.ground_truth.http_servers import Answering, loopback
+from tests.real_tools.loopback import Pages, real_changes, served
 
 PAGES = 8
 SPIDER = """
@@ -112,16 +113,10 @@ def test_a_host_that_is_busy_rests_and_is_slowed(program: Callable[[str, str], P
     """A 429 asks for three seconds of rest: no request of the host comes before."""
     asked: list[float] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(time.monotonic())
-            self.send_response(429)
-            self.send_header("Retry-After", "3")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+            self.answer(429, headers={"Retry-After": "3"})
 
     with loopback(Handler) as port:
         urls = [f"http://127.0.0.1:{port}/{k}" for k in range(4)]

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.ground_truth.http_servers import Answering, loopback
 from tests.live.served import QUICK, TOKEN, Served, served
-from tests.real_tools.loopback import loopback
 from tests.real_tools.loopback import served as pages_served
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
@@ -62,21 +62,14 @@ def test_a_busy_host_is_left_alone_and_others_are_not(
     """One host answers 429 to more than two requests a second, and asks for a second of rest."""
     asked: dict[str, list[tuple[float, int]]] = {"busy": [], "free": []}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             now, name = time.monotonic(), self.headers["Host"].partition(":")[0].partition(".")[0]
             own = asked["busy" if name == "localhost" else "free"]
             recent = [at for at, status in own if status == 200 and at > now - 1.0]
             status = 429 if name == "localhost" and len(recent) >= 2 else 200
             own.append((now, status))
-            self.send_response(status)
-            if status == 429:
-                self.send_header("Retry-After", "1")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+            self.answer(status, headers={"Retry-After": "1"} if status == 429 else None)
 
     with served(tmp_path, "--bandwidth", "20/second") as service, loopback(Handler) as port:
         crawler = recipe("crawler_over_http", service, monkeypatch)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from freshopt.tools.changedetection_api import ActiveHours
-from tests.cli.test_sync import FakeServer, serving
+from tests.cli.test_sync import FakeServer
 from tests.ground_truth.command_lines import Run, unwrapped
+from tests.ground_truth.http_servers import serving
 from tests.ground_truth.refusals import present, refused
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -95,7 +96,7 @@ def test_hours_that_are_always_never_or_wrong() -> None:
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    with serving() as made:
+    with serving(FakeServer()) as made:
         made.told = {
             "u1": {"tags": ["t1", "gone"]},
             "u2": {"tags": ["t1", "t2"], "time_schedule_limit": LIMITS["office"]},

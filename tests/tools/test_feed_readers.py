@@ -10,7 +10,6 @@ import gzip
 import json
 import random
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from freshopt.tools.feeds.freshrss import read_freshrss
 from freshopt.tools.feeds.miniflux import read_miniflux
 from freshopt.tools.feeds.opml import read_opml
 from tests.ground_truth.command_lines import Run, refuse, unwrapped
+from tests.ground_truth.http_servers import Answering, serving
 from tests.ground_truth.refusals import present, refused
 from tests.tools.formats import plain_url
 
@@ -152,7 +152,7 @@ def test_intervals_in_the_database_of_freshrss(tmp_path: Path) -> None:
     assert "UPDATE `p_ann-x_feed` SET ttl=86400 WHERE" in (tmp_path / "mysql").read_text()
 
 
-class Miniflux(BaseHTTPRequestHandler):
+class Miniflux(Answering, BaseHTTPRequestHandler):
     """The interface of Miniflux 2.3.3: four feeds, answers in pages of a hundred at most."""
 
     server: MinifluxServer
@@ -208,14 +208,8 @@ class Miniflux(BaseHTTPRequestHandler):
         }
 
     def _say(self, status: int, body: object) -> None:
-        octets = json.dumps(body if self.server.nonsense is None else self.server.nonsense).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(octets)))
-        self.end_headers()
-        self.wfile.write(octets)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        told = body if self.server.nonsense is None else self.server.nonsense
+        self.answer(status, json.dumps(told).encode())
 
 
 class MinifluxServer(ThreadingHTTPServer):
@@ -244,12 +238,8 @@ class MinifluxServer(ThreadingHTTPServer):
 
 @pytest.fixture
 def server() -> Iterator[MinifluxServer]:
-    with MinifluxServer() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
+    with serving(MinifluxServer()) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def test_miniflux(server: MinifluxServer) -> None:
