@@ -13,9 +13,8 @@ from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.row_repair import repair_rows
 from freshopt.certificates.strict_interior import interior_points
 from freshopt.interior_point.conflict import Conflict
-from freshopt.separable.program import Program
-from tests.ground_truth.proof_programs import program_of
-from tests.ground_truth.row_truth import Planted, best_response, conflicting, cost, planted, slope
+from tests.ground_truth.proof_programs import program_of, tried
+from tests.ground_truth.row_truth import Planted, conflicting, excess_proved, planted
 
 FAMILIES = ("budgets", "targets", "mixed")
 # Rates and prices tried on each instance.
@@ -30,22 +29,6 @@ EXCLUDED = re.compile(r"exclude (row\d+):")
 def rounding(p: Planted, y: np.ndarray, *values: float) -> float:
     """Return what rounding of values and of limits at their prices amounts to."""
     return ROUNDING * (sum(map(abs, values)) + float(y @ np.abs(p.limits)))
-
-
-def candidate(
-    rng: np.random.Generator, p: Planted, program: Program, inside: list[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return feasible rates and prices, near the optimum or far from it; None if the draw found no rates."""
-    n, m = len(p.rates), len(p.y)
-    near = 10.0 ** rng.uniform(-8.0, 0.5)
-    rates = np.clip(p.rates * np.exp(near * rng.standard_normal(n)), p.lower, program.upper)
-    if rng.random() < 0.2:
-        rates = np.where(rng.random(n) < 0.3, p.lower, rates)
-    y = p.y * np.exp(10.0 ** rng.uniform(-8.0, 0.5) * rng.standard_normal(m))
-    if rng.random() < 0.3:
-        y = np.where(rng.random(m) < 0.3, rng.random(m) * np.mean(y), y)
-    mended = repair_rows(program, rates, inside)
-    return None if mended is None else (mended.rates, y)
 
 
 def fuzz(checks: int) -> Row:
@@ -74,11 +57,12 @@ def fuzz(checks: int) -> Row:
             program = problem.program
         labels, best, inside = set(program.rows.labels), p.value(p.rates), interior_points(program)
         for _ in range(min(TRIALS, checks - row["checks"])):
-            tried = candidate(rng, p, program, inside)
-            if tried is None:
+            rates, y = tried(rng, p, program)
+            mended = repair_rows(program, rates, inside)
+            if mended is None:
                 row["unproved"] += 1
                 continue
-            rates, y = tried
+            rates = mended.rates
             if problem is None:
                 gap = RowGap.of(program, rates).at(y)
             else:
@@ -106,21 +90,6 @@ def pair(seed: int) -> tuple[Planted, Planted]:
     short = 10.0 ** rng.uniform(-4.0, np.log10(0.43))
     m, family = int(rng.integers(6, 31)), "linear" if seed % 3 == 0 else "mixed"
     return conflicting(rng, family, ill=seed % 2 == 0, n=100, m=m, short=short)
-
-
-def proved(p: Planted, y: np.ndarray) -> float:
-    """Return D(y)/Σ y|b| of multipliers, by bisection."""
-    weights = [y @ matrix for matrix in p.matrices]
-
-    def whole(r: np.ndarray) -> np.ndarray:
-        own = [np.where(w != 0.0, w * slope(t, r, p.d), 0.0) for t, w in zip(p.types, weights, strict=True)]
-        return np.asarray(np.sum(own, axis=0), dtype=np.float64)
-
-    r = best_response(whole, p.lower, np.minimum(p.upper, 1e30))
-    with np.errstate(all="ignore"):
-        each = [w * cost(t, r, p.d) for t, w in zip(p.types, weights, strict=True)]
-    parts = [np.where(w != 0.0, e, 0.0) for w, e in zip(weights, each, strict=True)]
-    return float(np.sum(parts) - y @ p.limits) / float(y @ np.abs(p.limits))
 
 
 def named(p: Planted) -> tuple[np.ndarray, np.ndarray, float] | None:
@@ -171,7 +140,7 @@ def infeasible(count: int, quick: bool) -> Row:
         if found is not None:
             rows, y, took = found
             seconds.append(took)
-            row["proved"] += (sure := int(proved(tight, y) > 0.0))
+            row["proved"] += (sure := int(excess_proved(tight, y) > 0.0))
             alone = [holds(tight, np.delete(rows, k)) for k in range(len(rows))]
             row["irreducible"] += int(all(alone))
             if not sure or not all(alone):

@@ -19,8 +19,8 @@ from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.exact_gap import exact_gap
 from tests.ground_truth.named import present
-from tests.ground_truth.proof_programs import blocks, numerics, program_of
-from tests.ground_truth.row_truth import Floats, Planted, planted
+from tests.ground_truth.proof_programs import blocks, numerics, program_of, tried
+from tests.ground_truth.row_truth import Floats, planted
 from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -28,21 +28,6 @@ FAMILIES = ("budgets", "targets", "mixed")
 # Rates and multipliers tried on each instance.
 TRIALS = 24
 BATCHES = [pytest.param(k, marks=[] if k == 0 else pytest.mark.exhaustive) for k in range(30)]
-
-
-def tried(
-    rng: np.random.Generator, p: Planted, program: Program, inside: list[Floats]
-) -> tuple[Floats, Floats] | None:
-    """Return feasible rates and multipliers, near the optimum or far from it; None if the draw found none."""
-    near = 10.0 ** rng.uniform(-8.0, 0.5)
-    rates = np.clip(p.rates * np.exp(near * rng.standard_normal(len(p.rates))), p.lower, program.upper)
-    rates = rates if rng.random() < 0.8 else np.where(rng.random(len(rates)) < 0.3, program.lower, rates)
-    repaired = repair_rows(program, rates, inside)
-    if repaired is None:
-        return None
-    y = p.y * np.exp(10.0 ** rng.uniform(-8.0, 0.5) * rng.standard_normal(len(p.y)))
-    y = y if rng.random() < 0.7 else np.where(rng.random(len(y)) < 0.3, rng.random(len(y)) * np.mean(y), y)
-    return repaired.rates, y
 
 
 @pytest.mark.exhaustive
@@ -57,10 +42,11 @@ def test_the_bound_holds_for_any_feasible_rates_and_multipliers(batch: int) -> N
         program = program_of(p)
         best, inside = p.value(p.rates), interior_points(program)
         for _ in range(TRIALS):
-            found = tried(rng, p, program, inside)
-            if found is None:
+            rates, y = tried(rng, p, program)
+            repaired = repair_rows(program, rates, inside)
+            if repaired is None:
                 continue
-            rates, y = found
+            rates = repaired.rates
             assert p.feasible(rates)
             gap = RowGap.of(program, rates)
             bound, loss = gap.at(y), p.value(rates) - best

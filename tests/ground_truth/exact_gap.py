@@ -3,31 +3,17 @@
 Best responses by bisection. Nothing here imports freshopt.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
-
 import mpmath
 import numpy as np
 
 from tests.ground_truth.row_truth import Floats, Planted
+from tests.ground_truth.source_gaps import CELLS, ExactCell, Number
 
 DIGITS, HALVINGS = 60, 220
 # Rates between which best responses are looked for where no bound is nearer, in logarithms.
 WIDEST = 460
-Number: TypeAlias = Any
 
-COSTS: dict[str, Callable[[Number, Number], Number]] = {
-    "rate": lambda r, _: r,
-    "harmonic": lambda r, d: mpmath.log1p(d / r),
-    "binary": lambda r, d: d / (d + r),
-    "delay": lambda r, d: d / r,
-}
-SLOPES: dict[str, Callable[[Number, Number], Number]] = {
-    "rate": lambda _, __: mpmath.mpf(1),
-    "harmonic": lambda r, d: -d / (r * (r + d)),
-    "binary": lambda r, d: -d / (d + r) ** 2,
-    "delay": lambda r, d: -d / r**2,
-}
+OWN = {**CELLS, "rate": ExactCell(lambda r, _: r, lambda _, __: mpmath.mpf(-1))}
 
 
 def exact_gap(p: Planted, upper: Floats, rates: Floats, y: Floats) -> Number:
@@ -41,12 +27,12 @@ def exact_gap(p: Planted, upper: Floats, rates: Floats, y: Floats) -> Number:
                 column = number(matrix[:, k])
                 parts.append((kind, mpmath.fdot(number(y), column)))
                 total -= mpmath.fdot(
-                    number(y), [a * COSTS[kind](rate, change) if a else mpmath.mpf(0) for a in column]
+                    number(y), [a * OWN[kind].cost(rate, change) if a else mpmath.mpf(0) for a in column]
                 )
             priced = [(kind, weight) for kind, weight in parts if weight]
             best = _best_response(priced, change, (p.lower[k], upper[k]))
             for kind, weight in priced:
-                total += weight * (COSTS[kind](rate, change) - COSTS[kind](best, change))
+                total += weight * (OWN[kind].cost(rate, change) - OWN[kind].cost(best, change))
         return total + mpmath.fdot(number(y), number(p.limits))
 
 
@@ -56,6 +42,6 @@ def _best_response(parts: list[tuple[str, Number]], change: Number, bounds: tupl
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         rate = mpmath.exp(middle)
-        falling = mpmath.fsum(weight * SLOPES[kind](rate, change) for kind, weight in parts) < 0
+        falling = mpmath.fsum(weight * OWN[kind].marginal(rate, change) for kind, weight in parts) > 0
         low, high = (middle, high) if falling else (low, middle)
     return mpmath.exp(high)

@@ -72,6 +72,19 @@ def rows_of(instance: Planted) -> Rows:
     return Rows.gather(made, n)
 
 
+def tried(rng: np.random.Generator, p: Planted, program: Program) -> tuple[Floats, Floats]:
+    """Return rates within bounds, which rows may not allow, and multipliers: near the optimum or far."""
+    n, m = len(p.rates), len(p.y)
+    near = 10.0 ** rng.uniform(-8.0, 0.5)
+    rates = np.clip(p.rates * np.exp(near * rng.standard_normal(n)), p.lower, program.upper)
+    if rng.random() < 0.2:
+        rates = np.where(rng.random(n) < 0.3, p.lower, rates)
+    y = p.y * np.exp(10.0 ** rng.uniform(-8.0, 0.5) * rng.standard_normal(m))
+    if rng.random() < 0.3:
+        y = np.where(rng.random(m) < 0.3, rng.random(m) * np.mean(y), y)
+    return rates, y
+
+
 def program_of(instance: Planted, *, objective: bool = True) -> Program:
     """Return the program that an instance stands for."""
     rows = rows_of(instance)

@@ -69,6 +69,26 @@ def best_response(planted_slope: Callable[[Floats], Floats], lower: Floats, uppe
     return np.asarray(np.clip(np.exp(low), lower, upper), dtype=np.float64)
 
 
+def dual_value(p: Planted, y: Floats, upper: Floats | None = None) -> tuple[float, float]:
+    """Return D(y) of the rows alone and the size of its parts, by bisection."""
+    weights = [y @ matrix for matrix in p.matrices]
+
+    def whole(r: Floats) -> Floats:
+        own = [np.where(w != 0.0, w * slope(t, r, p.d), 0.0) for t, w in zip(p.types, weights, strict=True)]
+        return np.asarray(np.sum(own, axis=0), dtype=np.float64)
+
+    r = best_response(whole, p.lower, np.minimum(p.upper, 1e30) if upper is None else upper)
+    with np.errstate(all="ignore"):
+        each = [w * cost(t, r, p.d) for t, w in zip(p.types, weights, strict=True)]
+    parts = np.array([np.where(w != 0.0, e, 0.0) for w, e in zip(weights, each, strict=True)])
+    return float(np.sum(parts) - y @ p.limits), float(np.sum(np.abs(parts)) + y @ np.abs(p.limits))
+
+
+def excess_proved(p: Planted, y: Floats) -> float:
+    """Return D(y)/Σ y|b|: by which share of the limits the rows cannot hold together."""
+    return dual_value(p, y)[0] / float(y @ np.abs(p.limits))
+
+
 def coefficients(rng: np.random.Generator, m: int, n: int, ill: bool) -> Floats:
     """Return an m × n matrix of positive coefficients, zero for a third of the sources."""
     a = rng.lognormal(0.0, 1.5 if ill else 0.4, (m, n)) * (rng.random((m, n)) < 0.67)

@@ -15,7 +15,7 @@ from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.named import present
 from tests.ground_truth.proof_programs import blocks, program_of
-from tests.ground_truth.row_truth import Floats, Planted, best_response, conflicting, cost, planted, slope
+from tests.ground_truth.row_truth import Floats, Planted, conflicting, dual_value, excess_proved, planted
 
 Ints = np.typing.NDArray[np.int64]
 # Every twentieth instance is in the usual run.
@@ -54,22 +54,10 @@ def solved(cost: Floats, left: Floats, right: Floats, instance: Planted) -> floa
 
 
 def proved(instance: Planted, conflict: Conflict) -> float:
-    """Return D(y) of the conflict's own multipliers over Σ y|b|, by bisection."""
+    """Return what the conflict's own multipliers prove."""
     y = np.zeros(len(instance.limits))
     y[[int(label[3:]) for label in conflict.labels]] = conflict.weights
-    weights = [y @ matrix for matrix in instance.matrices]
-
-    def whole(r: Floats) -> Floats:
-        own = [
-            np.where(w != 0.0, w * slope(t, r, instance.d), 0.0)
-            for t, w in zip(instance.types, weights, strict=True)
-        ]
-        return np.asarray(np.sum(own, axis=0), dtype=np.float64)
-
-    r = best_response(whole, instance.lower, np.minimum(instance.upper, 1e30))
-    each = [w * cost(t, r, instance.d) for t, w in zip(instance.types, weights, strict=True)]
-    parts = [np.where(w != 0.0, e, 0.0) for w, e in zip(weights, each, strict=True)]
-    return float(np.sum(parts) - y @ instance.limits) / float(y @ np.abs(instance.limits))
+    return excess_proved(instance, y)
 
 
 @pytest.mark.parametrize("seed", INSTANCES)
@@ -170,21 +158,6 @@ def test_the_error_carries_the_conflict_through_a_pickle() -> None:
     assert pickle.loads(pickle.dumps(InfeasibleProblemError("no"))).conflict is None
 
 
-def dual(p: Planted, upper: Floats, y: Floats) -> tuple[float, float]:
-    """Return D(y) and the size of its parts, by bisection."""
-    weights = [y @ matrix for matrix in p.matrices]
-
-    def whole(r: Floats) -> Floats:
-        own = [np.where(w != 0.0, w * slope(t, r, p.d), 0.0) for t, w in zip(p.types, weights, strict=True)]
-        return np.asarray(np.sum(own, axis=0), dtype=np.float64)
-
-    r = best_response(whole, p.lower, upper)
-    with np.errstate(all="ignore"):
-        each = [w * cost(t, r, p.d) for t, w in zip(p.types, weights, strict=True)]
-    parts = np.array([np.where(w != 0.0, e, 0.0) for w, e in zip(weights, each, strict=True)])
-    return float(np.sum(parts) - y @ p.limits), float(np.sum(np.abs(parts)) + y @ np.abs(p.limits))
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_tangents_bound_the_dual_function_from_below_and_meet_it_at_best_responses(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -199,11 +172,11 @@ def test_tangents_bound_the_dual_function_from_below_and_meet_it_at_best_respons
     program = program_of(p, objective=False)
     for _ in range(10):
         y = p.y * np.exp(rng.normal(0.0, 0.5, 5))
-        exact, size = dual(p, program.upper, y)
+        exact, size = dual_value(p, y, program.upper)
         rates = np.clip(p.rates * np.exp(rng.normal(0.0, 1.0, len(p.d))), program.lower, program.upper)
         assert Tangents(program, rates).bound(y) <= exact + 1e-13 * size
     # At the planted multipliers the planted rates are best responses.
-    exact, size = dual(p, program.upper, p.y)
+    exact, size = dual_value(p, p.y, program.upper)
     assert Tangents(program, p.rates).bound(p.y) == pytest.approx(exact, abs=1e-9 * size)
 
 
