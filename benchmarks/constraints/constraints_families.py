@@ -1,18 +1,14 @@
 """Families with a known optimum: what is found, how far it is proved, and at what effort."""
 
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from scipy.optimize import linprog
 
 import freshopt as fo
 from benchmarks.constraints.constraints_declared import (
-    atom,
     nested_problem,
     nested_targets_problem,
     objective_of,
@@ -23,7 +19,8 @@ from freshopt.interior_point.solve_rows import solve_rows
 from freshopt.modelling.objective import Refresh
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import InteriorPoint
-from tests.ground_truth.nested_truth import Forest, costs, forest, marginal, residuals, response
+from tests.ground_truth.leximin_truth import SUCCESSIVE, Groups, drawn, successive
+from tests.ground_truth.nested_truth import costs, forest, residuals, target_gap, with_targets
 from tests.ground_truth.planted_rows import stratum
 from tests.ground_truth.row_programs import program_of
 
@@ -145,15 +142,6 @@ def nested(quick: bool) -> Row:
     return measured("nested limits and reserves", band, 39 * len(CURVES), one, quick)
 
 
-def targets_of(seed: int, case: Forest) -> tuple[Forest, np.ndarray]:
-    """Return groups with targets that random rates meet."""
-    rng = np.random.default_rng(1000 + seed)
-    rates = np.minimum(np.maximum(case.change * rng.lognormal(size=len(case.cost)), case.lower), case.upper)
-    each = case.member @ costs(case, rates)
-    targets = each * rng.uniform(1.0, 1.5, len(case.member))
-    return replace(case, member=case.member[each > 0.0]), targets[each > 0.0]
-
-
 def nested_targets(quick: bool) -> Row:
     """Nested targets by `fo.Target`, one a level; optimality by closed forms.
 
@@ -162,7 +150,7 @@ def nested_targets(quick: bool) -> Row:
 
     def one(number: int) -> Row:
         seed, curve = divmod(number, len(CURVES))
-        case, targets = targets_of(seed, forest(seed, CURVES[curve], ill=seed % 2 == 1))
+        case, targets = with_targets(forest(seed, CURVES[curve], ill=seed % 2 == 1), seed)
         problem, declared = nested_targets_problem(case, targets)
         solution = fo.solve(problem, throw=False)
         if solution.certificate is None or problem.program is None:
@@ -174,15 +162,8 @@ def nested_targets(quick: bool) -> Row:
             y[group] = price / total[group]
         reached = case.member @ costs(case, solution.rates)
         unit = total if problem.constraints[0].at_least is not None else declared
-        scaled = replace(case, weight=case.weight * (y @ case.member), limit=np.zeros(0))
-        best = response(replace(scaled, member=case.member[:0]), case.cost)
-        slope = case.cost - marginal(scaled, solution.rates)
-        # Infinite slopes at a rate of 0 that is also the best response add nothing.
-        moved = np.abs(best - solution.rates)
-        terms = np.where(moved > 0.0, np.abs(slope) * moved, 0.0)
-        gap = float(np.sum(terms) + np.sum(np.abs(y * (declared - reached))))
         return {
-            "certified": gap / float(np.sum(case.cost * solution.rates) + np.sum(y * declared)),
+            "certified": target_gap(case, declared, solution.rates, y),
             "limits missed": max(0.0, float(np.max((reached - declared) / unit))),
             "relative gap": solution.certificate.relative_gap,
             "passes": solution.iterations,
@@ -192,94 +173,23 @@ def nested_targets(quick: bool) -> Row:
     return measured("nested targets", band, 39 * len(CURVES), one, quick)
 
 
-# What the cone solver leaves of a level that it finds with what the levels before it leave of the budget.
-SUCCESSIVE = 1e-5
 FORMULAS = ("harmonic", "delay", "binary")
 
 
-@dataclass(frozen=True)
-class Case:
-    """Groups that share a budget."""
-
-    formula: str
-    weight: np.ndarray
-    change: np.ndarray
-    cost: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    group: np.ndarray
-    budget: float
-
-    @property
-    def share(self) -> np.ndarray:
-        """Weight of each source in its group's mean."""
-        return self.weight / np.bincount(self.group, weights=self.weight)[self.group]
-
-    def levels(self, rates: np.ndarray) -> np.ndarray:
-        """Return the groups' means of the formula."""
-        d = self.change
-        each = {"harmonic": np.log1p(d / rates), "delay": d / rates, "binary": d / (d + rates)}[self.formula]
-        return np.bincount(self.group, weights=self.share * each)
-
-
-def drawn(seed: int) -> Case:
+def groups_of(seed: int) -> Groups:
     """Draw groups, some of which cannot be helped beyond a level."""
-    rng = np.random.default_rng([seed, 5])
-    groups = int(rng.integers(2, 6))
-    n = groups * int(rng.integers(2, 6))
-    group = np.append(np.arange(groups), rng.integers(0, groups, n - groups))
-    change, cost = rng.lognormal(0.0, 0.7, n), rng.lognormal(0.0, 0.5, n)
-    rates = change * rng.lognormal(0.0, 0.7, n)
-    bounded = (rng.random(groups) < 0.4)[group]
-    return Case(
-        FORMULAS[seed % 3],
-        rng.lognormal(0.0, 0.7, n),
-        change,
-        cost,
-        np.where(rng.random(n) < 0.2, 0.3 * rates, 0.0),
-        np.where(bounded, rates, np.inf),
-        group,
-        float(cost @ rates) * float(rng.uniform(0.5, 1.0)),
-    )
-
-
-def successive(case: Case) -> np.ndarray:
-    """Return levels of minimax after minimax by CLARABEL.
-
-    A group with a multiplier cannot do better without another that does worse; its rates are unique and
-    stay.
-    """
-    groups = int(case.group.max()) + 1
-    found, budget = np.full(groups, math.nan), case.budget
-    while np.isnan(found).any():
-        own = np.flatnonzero(np.isnan(found)[case.group])
-        rest = np.flatnonzero(np.isnan(found))
-        unit, worst, change = cp.Variable(len(own), nonneg=True), cp.Variable(), case.change[own]
-        means = (case.group[own] == rest[:, None]) * case.share[own]
-        level = means @ atom(case.formula, unit, np.ones(len(own))) <= worst
-        limits = [(case.cost[own] * change) @ unit <= budget, unit >= case.lower[own] / change]
-        bounded = np.flatnonzero(np.isfinite(case.upper[own]))
-        if len(bounded):
-            limits.append(unit[bounded] <= (case.upper[own] / change)[bounded])
-        program = cp.Problem(cp.Minimize(worst), [level, *limits])
-        program.solve(solver=cp.CLARABEL)
-        stuck = rest[level.dual_value > 0.5 / groups]
-        stuck = stuck if len(stuck) else rest[[int(np.argmax(level.dual_value))]]
-        held = np.isin(case.group[own], stuck)
-        budget -= float((case.cost[own] * change * unit.value)[held].sum())
-        found[stuck] = float(program.value)
-    return found
+    return drawn(np.random.default_rng([seed, 5]), FORMULAS[seed % 3], 6)
 
 
 def leximin(count: int, quick: bool) -> Row:
     """Return every group's level beside those of the cone programs."""
 
     def one(seed: int) -> Row:
-        case = drawn(seed)
+        case = groups_of(seed)
         sources = fo.Sources(
             case.change, case.weight, refresh_cost=case.cost, min_rate=case.lower, max_rate=case.upper
         )
-        fairest = fo.Worst(objective_of(case.formula, case.change), by=case.group, then="next")
+        fairest = fo.Worst(objective_of(case.curve, case.change), by=case.group, then="next")
         solution = fo.solve(fo.Problem(fairest, sources, case.budget), throw=False)
         proof = solution.certificate
         if proof is None:

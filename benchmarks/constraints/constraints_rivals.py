@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 import freshopt as fo
 from benchmarks.constraints.constraints_declared import nested_problem, objective_of, planted_problem
-from benchmarks.constraints.constraints_families import drawn
+from benchmarks.constraints.constraints_families import groups_of
 from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.cvx import Expression
 from freshopt.modelling.objective import Refresh
@@ -42,7 +42,7 @@ Timed = tuple[Callable[[], fo.Problem], Callable[[], Any]]
 
 def minimax(seed: int, *, ill: bool) -> fo.Problem:
     """Return the worst of groups under two budgets."""
-    case, rng = drawn(seed), np.random.default_rng([seed, 6])
+    case, rng = groups_of(seed), np.random.default_rng([seed, 6])
     n = len(case.weight)
     if ill:
         factor = 10.0 ** rng.uniform(-5.0, 5.0, n)
@@ -55,7 +55,7 @@ def minimax(seed: int, *, ill: bool) -> fo.Problem:
     )
     second = rng.lognormal(0.0, 0.5, n) / factor
     least = max(0.5 * float(second @ (case.change * 1.0)), 1.1 * float(second @ lower))
-    fairest = fo.Worst(objective_of(case.formula, case.change), by=case.group)
+    fairest = fo.Worst(objective_of(case.curve, case.change), by=case.group)
     return fo.Problem(
         fairest, sources, case.budget, constraints=[fo.Budget(least, cost=second, name="second")]
     )

@@ -19,7 +19,7 @@ from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.dual_search.test_nested_limits import numerics_of
 from tests.ground_truth.named import HARMONIC, present
-from tests.ground_truth.nested_truth import Bools, Floats, Forest, costs, forest, marginal, response
+from tests.ground_truth.nested_truth import Bools, Floats, Forest, costs, forest, target_gap, with_targets
 from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
@@ -68,14 +68,8 @@ def target_program(
 
 
 def drawn(seed: int, curve: str, *, ill: bool, groups: int | None = None) -> tuple[Forest, Floats]:
-    """Return a case, whose limits and reserves mean nothing here, and targets around random rates."""
-    case = forest(seed, curve, ill=ill, groups=groups)
-    rng = np.random.default_rng(1000 + seed)
-    rates = np.minimum(np.maximum(case.change * rng.lognormal(size=len(case.cost)), case.lower), case.upper)
-    each = costs(case, rates)
-    targets = case.member @ each * rng.uniform(1.0, 1.5, len(case.member))
-    keep = case.member @ each > 0.0
-    return replace(case, member=case.member[keep]), targets[keep]
+    """Return a case and targets around random rates."""
+    return with_targets(forest(seed, curve, ill=ill, groups=groups), seed)
 
 
 def solved(case: Forest, targets: Floats) -> tuple[Floats, Floats]:
@@ -106,12 +100,7 @@ def test_optimality_conditions(curve: str, seed: int) -> None:
     # What is 1 − ρ/Δ in full is added from parts of up to the weight.
     room = EXACT * (targets if curve != "jump" else case.member @ case.weight)
     assert np.all(reached <= targets + room)
-    theta = y @ case.member
-    scaled = replace(case, weight=case.weight * theta, limit=np.full(len(case.limit), np.inf)[:0])
-    best = response(replace(scaled, member=case.member[:0]), case.cost)
-    slope = case.cost - marginal(scaled, rates)
-    gap = np.sum(np.abs(slope) * np.abs(best - rates)) + np.sum(np.abs(y * (targets - reached)))
-    assert gap <= GAP * (np.sum(case.cost * rates) + np.sum(y * targets))
+    assert target_gap(case, targets, rates, y) <= GAP
 
 
 @matrix(seed=[0, 2, *rare(*range(4, 24))], curve=["harmonic", "delay", "binary"])

@@ -3,7 +3,7 @@
 Nothing here imports freshopt. A group is the set of its sources, as a row of a boolean matrix.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -146,3 +146,24 @@ def residuals(case: Forest, rates: Floats, mu: Floats, xi: Floats) -> Residuals:
         float(max(np.max(case.lower - rates), np.max(rates - case.upper), 0.0)),
         float((np.sum(each) + np.sum(np.abs(slack))) / size),
     )
+
+
+def with_targets(case: Forest, seed: int) -> tuple[Forest, Floats]:
+    """Return a case, whose limits and reserves mean nothing then, and targets that random rates meet."""
+    rng = np.random.default_rng(1000 + seed)
+    rates = np.minimum(np.maximum(case.change * rng.lognormal(size=len(case.cost)), case.lower), case.upper)
+    each = case.member @ costs(case, rates)
+    targets = each * rng.uniform(1.0, 1.5, len(case.member))
+    return replace(case, member=case.member[each > 0.0]), targets[each > 0.0]
+
+
+def target_gap(case: Forest, targets: Floats, rates: Floats, y: Floats) -> float:
+    """Return the relative duality gap of the cheapest rates under targets, proved by multipliers y ≥ 0."""
+    scaled = replace(case, weight=case.weight * (y @ case.member), limit=np.zeros(0))
+    best = response(replace(scaled, member=case.member[:0]), case.cost)
+    slope = case.cost - marginal(scaled, rates)
+    # Infinite slopes at a rate of 0 that is also the best response add nothing.
+    moved = np.abs(best - rates)
+    terms = np.where(moved > 0.0, np.abs(slope) * moved, 0.0)
+    slack = np.abs(y * (targets - case.member @ costs(case, rates)))
+    return float(np.sum(terms) + np.sum(slack)) / float(np.sum(case.cost * rates) + np.sum(y * targets))
