@@ -12,7 +12,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.solvers import Uniform, WaterFilling
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
-from tests.ground_truth import step_truth, truth
+from tests.ground_truth import curves, step_truth, truth
 from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
@@ -23,6 +23,7 @@ from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 Method = type[MirrorDescent] | type[ProjectedGradient]
 METHODS: list[Method] = [MirrorDescent, ProjectedGradient]
+CURVE_OF = {"HarmonicStaleness": "harmonic", "BinaryFreshness": "binary", "AccumulatedDelay": "delay"}
 # Rounding, in units of what is allowed.
 ULP = float(np.finfo(np.float64).eps) / EXACT
 OBJECTIVES = [HARMONIC, BINARY, DELAY]
@@ -138,14 +139,14 @@ def test_all_at_their_bounds(method: Method) -> None:
     ("method", "name", "refresh", "n"),
     stratified(
         METHODS,
-        ["HarmonicStaleness", "BinaryFreshness", "AccumulatedDelay"],
+        list(CURVE_OF),
         ["POISSON", "PERIODIC"],
         [1, 2, 10, 1000],
         every=4,
     ),
 )
 def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, n: int) -> None:
-    cost_of, marginal_of = step_truth.CELLS[name, refresh]
+    curve = CURVE_OF[name] + (" periodic" if refresh == "PERIODIC" else "")
     rng = np.random.default_rng(n)
     d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
     cost = rng.uniform(0.5, 2.0, n)
@@ -161,8 +162,8 @@ def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, 
     assert solution.status is fo.Status.OPTIMAL
     assert present(solution.certificate).relative_gap <= 1e-7
     with np.errstate(all="ignore"):
-        expected = step_truth.best_rates(lambda r: w * marginal_of(r, d), 0.4 * n, lower, upper, cost)
-        best, reached = (float(np.sum(w * cost_of(r, d))) for r in (expected, solution.rates))
+        expected = step_truth.best_rates(lambda r: w * curves.fall(curve, r, d), 0.4 * n, lower, upper, cost)
+        best, reached = (float(np.sum(w * curves.cost(curve, r, d))) for r in (expected, solution.rates))
     assert abs(reached - best) <= CONIC * abs(best)
     assert np.sum(np.abs(solution.rates - expected)) <= 0.005 * np.sum(expected)
 

@@ -5,35 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import exp1
+
+from tests.ground_truth.curves import mean_penalty
 
 Floats = np.typing.NDArray[np.float64]
 NAMES = ("delay", "binary", "harmonic")
-
-
-def penalty(name: str, x: Floats) -> Floats:
-    """f(x): expected penalty of a Poisson number of changes of mean x."""
-    if name == "delay":
-        return x
-    if name == "binary":
-        return -np.expm1(-x)
-    low = np.maximum(x, 1e-3)
-    series = x - x**2 / 4.0 + x**3 / 18.0 - x**4 / 96.0
-    return np.where(x > 1e-3, exp1(low) + np.log(low) + np.euler_gamma, series)
-
-
-def mean_penalty(name: str, u: Floats) -> Floats:
-    """Mean of f over 0..u: the cost of periodic refreshes with u changes between two."""
-    if name == "delay":
-        return u / 2.0
-    series = {
-        "binary": u / 2.0 - u * u / 6.0 + u**3 / 24.0,
-        "harmonic": u / 2.0 - u * u / 12.0 + u**3 / 72.0,
-    }[name]
-    with np.errstate(all="ignore"):
-        binary = 1.0 + np.expm1(-u) / u
-        exact = binary if name == "binary" else penalty(name, u) - 1.0 - np.expm1(-u) / u
-    return np.where(u < 1e-3, series, exact)
 
 
 def slope(name: str, x: float) -> float:

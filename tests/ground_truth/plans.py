@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.stats import poisson
 
 import freshopt as fo
 from freshopt.planning import plan_files
 from freshopt.planning.wishes import Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from tests.ground_truth import curves
 from tests.ground_truth.named import HARMONIC_PERIODIC
 from tests.ground_truth.named import PERIODIC as PERIODIC
 from tests.ground_truth.named import POISSON as POISSON
 
 Floats = npt.NDArray[np.float64]
+CURVE_OF: dict[type[fo.Objective], str] = {
+    HarmonicStaleness: "harmonic",
+    BinaryFreshness: "binary",
+    AccumulatedDelay: "delay",
+}
 OBJECTIVES: list[fo.Objective] = [
     kind(refresh)
     for kind in (HarmonicStaleness, BinaryFreshness, AccumulatedDelay)
@@ -62,16 +67,6 @@ def read(folder: Path) -> tuple[dict[str, Any], pl.DataFrame, pl.DataFrame, pl.D
 
 def cell(objective: fo.Objective, change_rate: Floats, rate: Floats) -> Floats:
     """J(ρ) of the table of cost curves, sources of rate 0 apart; freshness where that is the objective."""
-    x, u = rate / change_rate, change_rate / rate
-    periodic = objective.refresh is PERIODIC
-    if isinstance(objective, AccumulatedDelay):
-        return u / 2.0 if periodic else u
-    if isinstance(objective, BinaryFreshness):
-        return -np.expm1(-u) / u if periodic else x / (1.0 + x)
-    if not periodic:
-        return np.log1p(u)
-    nodes, weights = np.polynomial.legendre.leggauss(60)
-    ages = np.outer(u, (nodes + 1.0) / 2.0)
-    counts = np.arange(1, 400)  # E H(N) = Σ P(N ≥ m)/m; u stays below 100 here
-    tail = poisson.sf(counts[:, None, None] - 1, ages[None]) / counts[:, None, None]
-    return np.asarray(tail.sum(axis=0) @ (weights / 2.0))
+    curve = CURVE_OF[type(objective)] + (" periodic" if objective.refresh is PERIODIC else "")
+    cost = curves.cost(curve, rate, change_rate)
+    return 1.0 - cost if isinstance(objective, BinaryFreshness) else cost

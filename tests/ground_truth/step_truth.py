@@ -208,32 +208,3 @@ def best_rates(marginal: Marginal, bandwidth: float, lower: Floats, upper: Float
         x = (a + b) / 2
         a, b = (x, b) if float(np.sum(cost * rates(np.exp(x)))) > bandwidth else (a, x)
     return rates(np.exp(b))
-
-
-# Cost and marginal at importance 1: harmonic, binary and delay; Poisson, then periodic. Straight from the
-# definitions; the periodic harmonic marginal is (u − 1 + e^{−u})/Δ with u = Δ/ρ, its cost ∫₀¹ Ein(ut)dt.
-def ein_mean(u: Floats) -> Floats:
-    points, weights = np.polynomial.legendre.leggauss(200)
-    v = (points + 1) / 2  # t = v²: ∫₀¹ (1−t)(1−e^{−ut})/t dt, by parts from ∫₀¹ Ein(ut) dt
-    t = v * v
-    integrand = -np.expm1(-np.outer(u, t)) * (1 - t) / t
-    mean: Floats = integrand @ (weights * v)
-    return mean
-
-
-CELLS: dict[
-    tuple[str, str], tuple[Callable[[Floats, Floats], Floats], Callable[[Floats, Floats], Floats]]
-] = {
-    ("HarmonicStaleness", "POISSON"): (lambda r, d: np.log1p(d / r), lambda r, d: d / (r * (r + d))),
-    ("BinaryFreshness", "POISSON"): (lambda r, d: d / (d + r), lambda r, d: d / (d + r) ** 2),
-    ("AccumulatedDelay", "POISSON"): (lambda r, d: d / r, lambda r, d: d / r**2),
-    ("HarmonicStaleness", "PERIODIC"): (
-        lambda r, d: ein_mean(d / r),
-        lambda r, d: (d / r + np.expm1(-d / r)) / d,
-    ),
-    ("BinaryFreshness", "PERIODIC"): (
-        lambda r, d: np.where(r > 0, 1 + np.expm1(-d / np.maximum(r, 1e-300)) / d * r, 1.0),
-        lambda r, d: (1 - (1 + d / r) * np.exp(-d / r)) / d,
-    ),
-    ("AccumulatedDelay", "PERIODIC"): (lambda r, d: d / (2 * r), lambda r, d: d / (2 * r**2)),
-}

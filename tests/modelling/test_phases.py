@@ -10,7 +10,8 @@ from freshopt.estimators import WeeklyProfile
 from freshopt.modelling.phased_objective import GAPS, PhasedObjective, plain
 from freshopt.problems import PowerCost, SynchronizationCost
 from freshopt.solvers import MirrorDescent
-from tests.ground_truth.hull_truth import NAMES, Floats, Savings, mean_penalty, penalty
+from tests.ground_truth.curves import mean_penalty, penalty
+from tests.ground_truth.hull_truth import NAMES, Floats, Savings
 from tests.ground_truth.named import AGE_PERIODIC, BINARY, BINARY_PERIODIC, DELAY, HARMONIC_PERIODIC, present
 from tests.ground_truth.strata import matrix
 from tests.separable.test_hulls import OBJECTIVES
