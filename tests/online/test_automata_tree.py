@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from freshopt.online.automata_tree import Intervals, TreePolls
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, PollingKnapsack
 from freshopt.simulation import SimulatedCrawler
 from freshopt.solvers import Auto, Uniform
+from tests.ground_truth.recorder import Recorder
 
 RNG = np.random.default_rng(3)
 N = 20
@@ -33,22 +33,6 @@ CASES = [
         SOURCES,
     ),
 ]
-
-
-class Recorder:
-    """A crawler that is no simulation to the learner: it passes on and writes down."""
-
-    def __init__(self, crawler: SimulatedCrawler) -> None:
-        self.crawler = crawler
-        self.asked: list[tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
-
-    def refresh(self, source: np.ndarray[Any, Any], time: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        self.asked.append(("refresh", source, time))
-        return self.crawler.refresh(source, time)
-
-    def probe(self, source: np.ndarray[Any, Any], time: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        self.asked.append(("probe", source, time))
-        return self.crawler.probe(source, time)
 
 
 @pytest.mark.exhaustive
@@ -74,9 +58,9 @@ def test_probes_of_batches_are_those_of_intervals() -> None:
     recorder = Recorder(SimulatedCrawler(fo.World.poisson(SOURCES, seed=2)))
     learner = dataclasses.replace(WEIGHTED, rounds=3, probing=0.6, batch=7)
     history = learner.run(recorder, problem, 400.0)
-    kinds = np.concatenate([np.full(len(time), kind) for kind, _, time in recorder.asked])
-    source = np.concatenate([part for _, part, _ in recorder.asked])
-    time = np.concatenate([part for _, _, part in recorder.asked])
+    kinds = np.concatenate([np.full(len(each.time), each.kind) for each in recorder.asked])
+    source = np.concatenate([each.source for each in recorder.asked])
+    time = np.concatenate([each.time for each in recorder.asked])
     assert np.all(np.diff(time) >= 0.0)
     assert not history.exact
     polls, probes = int(np.sum(kinds == "refresh")), int(np.sum(kinds == "probe"))

@@ -11,6 +11,7 @@ from freshopt.estimators import LawOfLargeNumbers, MaximumLikelihood, Naive, Sto
 from freshopt.estimators.estimator import Estimator
 from freshopt.online import AdaptiveRates, PhasedEpsilonGreedy
 from freshopt.simulation import SimulatedCrawler
+from tests.ground_truth.recorder import Recorder
 from tests.ground_truth.tolerances import SCALAR
 
 BINARY = problems.BinaryFreshness(fo.Refresh.POISSON)
@@ -43,8 +44,7 @@ def test_what_the_naive_estimator_costs() -> None:
 
 def test_batches_are_learnt_as_one_log() -> None:
     """The rates after batches fed one by one are those of the whole log of visits, refitted."""
-    world, seen = fo.World.poisson(SOURCES, seed=2), Recorder()
-    seen.crawler = SimulatedCrawler(world)
+    seen = Recorder(SimulatedCrawler(fo.World.poisson(SOURCES, seed=2)))
     history = AdaptiveRates(batch=100.0, estimator=Naive()).run(
         seen, GUESS, 301.0, truth=fo.Problem(BINARY, SOURCES, 5.0)
     )
@@ -60,27 +60,10 @@ def test_batches_are_learnt_as_one_log() -> None:
     assert history.exact
 
 
-class Recorder:
-    """A crawler of one's own: it only has to answer."""
-
-    crawler: SimulatedCrawler
-
-    def __init__(self) -> None:
-        self.visits: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-
-    def refresh(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:
-        answers: np.ndarray = self.crawler.refresh(source, time)
-        self.visits.append((source, time, answers))
-        return answers
-
-    def probe(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
-
 def test_without_truth_values_are_what_estimates_promise() -> None:
-    seen = Recorder()
-    seen.crawler = SimulatedCrawler(fo.World.poisson(SOURCES, seed=2))
+    seen = Recorder(SimulatedCrawler(fo.World.poisson(SOURCES, seed=2)))
     history = AdaptiveRates(batch=100.0).run(seen, GUESS, 300.0)
+    assert seen.visits
     assert not history.exact
     assert history.best is None
     assert history.value[0] == pytest.approx(50.0 * 0.1 / 1.1 * 57 / 50)  # equal rates, the guess of 1 a day

@@ -11,6 +11,7 @@ from freshopt import problems
 from freshopt.modelling.objective import Refresh
 from freshopt.online import LambdaLearnAndCrawl
 from freshopt.simulation import SimulatedCrawler
+from tests.ground_truth.recorder import Recorder
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 HARMONIC, BINARY = problems.HarmonicStaleness(Refresh.POISSON), problems.BinaryFreshness(Refresh.POISSON)
@@ -30,24 +31,13 @@ def guess(sources: fo.Sources, objective: fo.Objective = HARMONIC, *, signals: b
     return fo.Problem(objective, told, BANDWIDTH)
 
 
-class Watched:
-    """A crawler that counts what it is asked."""
+class Watched(Recorder):
+    """A recorder that hears signals, too."""
 
     def __init__(self, world: fo.World) -> None:
-        self.crawler = SimulatedCrawler(world)
-        self.world = world
-        self.visits: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-
-    def refresh(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.crawler.refresh(source, time)
-        self.visits.append((source, time, found))
-        return found
-
-    def probe(self, source: np.ndarray, time: np.ndarray) -> np.ndarray:
-        return self.crawler.probe(source, time)
-
-    def signals(self, start: float, end: float) -> tuple[np.ndarray, np.ndarray]:
-        return self.crawler.signals(start, end)
+        crawler = SimulatedCrawler(world)
+        super().__init__(crawler)
+        self.signals = crawler.signals
 
 
 def test_every_epoch_spends_exactly_its_budget() -> None:

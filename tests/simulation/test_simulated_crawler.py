@@ -5,37 +5,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import freshopt as fo
 from freshopt.problems import PowerCost
 from freshopt.simulation import AgeCosts, CountingCrawler, Crawler, SignallingCrawler, SimulatedCrawler
 from freshopt.simulation.crawler import as_crawler, poll
+from tests.ground_truth.recorder import Recorder
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
 from tests.simulation.test_world import polls, recorded, world
 
 
-class Plain:
-    """A crawler of the user's own: nothing but the protocol."""
-
-    def __init__(self, inner: SimulatedCrawler | AgeCosts) -> None:
-        self.inner = inner
-        self.calls: list[int] = []
-
-    def refresh(self, source: npt.NDArray[np.int64], time: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        self.calls.append(len(source))
-        return self.inner.refresh(source, time)
-
-    def probe(self, source: npt.NDArray[np.int64], time: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        self.calls.append(len(source))
-        return self.inner.probe(source, time)
-
-
 def test_a_crawler_is_what_refreshes_and_probes() -> None:
     of = world()
-    plain = Plain(SimulatedCrawler(of))
+    plain = Recorder(SimulatedCrawler(of))
     assert isinstance(plain, Crawler)
     assert not isinstance(plain, SignallingCrawler)
     assert isinstance(SimulatedCrawler(of), SignallingCrawler)
@@ -45,8 +29,8 @@ def test_a_crawler_is_what_refreshes_and_probes() -> None:
     assert isinstance(as_crawler(of), SimulatedCrawler)
     source, time, keep = polls(len(of), 20.0)
     assert np.array_equal(poll(plain, source, time, keep), SimulatedCrawler(of).poll(source, time, keep))
-    assert sum(plain.calls) == len(time)
-    assert min(plain.calls) > 0
+    assert sum(len(each.source) for each in plain.asked) == len(time)
+    assert min(len(each.source) for each in plain.asked) > 0
     assert len(poll(plain, source[:0], time[:0], keep[:0])) == 0
     refused("float is neither a World nor a crawler", as_crawler, 3.0)
 
@@ -133,7 +117,7 @@ def test_costs_of_age_do_not_depend_on_batches() -> None:
     assert whole.tolist() == [
         float(single.poll(source[i : i + 1], time[i : i + 1], keep[i : i + 1])[0]) for i in range(600)
     ]
-    plain = Plain(costs())
+    plain = Recorder(costs())
     assert np.array_equal(poll(plain, source, time, keep), whole)
     first, second = costs(), costs()
     first.poll(source[:300], time[:300], keep[:300])
