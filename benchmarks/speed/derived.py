@@ -17,7 +17,6 @@ from __future__ import annotations
 import multiprocessing
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.solvers import Conic, SeparableNewton, WaterFilling
+from tests.ground_truth.counted_sources import counted
 
 BUDGET = 0.5  # of the sum of the change rates
 GROWTH = 10.0  # of a cone solver's seconds from one size to the next, at least
@@ -101,22 +101,6 @@ OBJECTIVES: dict[str, tuple[fo.Objective, fo.Objective | None]] = {
 CONES = ("CLARABEL", "ECOS", "SCS")
 
 
-class Counted:
-    """A compiled expression that counts the sources it is evaluated for."""
-
-    def __init__(self, node: Any, seen: list[int]) -> None:
-        self.node, self.seen = node, seen
-
-    def evaluate(self, rate: np.ndarray, *args: Any) -> Any:
-        """Count and evaluate."""
-        self.seen[0] += len(rate)
-        return self.node.evaluate(rate, *args)
-
-    def take(self, index: Any) -> Counted:
-        """Return the expression of some of the sources, counting in the same place."""
-        return Counted(self.node.take(index), self.seen)
-
-
 def instance(name: str, objective: fo.Objective, n: int, *, ill: bool) -> fo.Problem:
     """Return a problem: lognormal data, or change rates over ten decades and importances over twelve."""
     rng = np.random.default_rng([n, int(ill)])
@@ -146,8 +130,7 @@ def newton(name: str, objective: fo.Objective, n: int, *, ill: bool) -> dict[str
     one = min(clocked(lambda: numerics.jet(share))[2] for _ in range(3))
     solution, wall, processor = clocked(lambda: fo.solve(problem, SeparableNewton(), certify=False))
     proof, _, proving = clocked(lambda: fo.certify(problem, solution.rates, solution.price))
-    seen = [0]
-    object.__setattr__(problem, "numerics", replace(numerics, node=Counted(numerics.node, seen)))
+    seen = counted(problem)
     fo.certify(problem, solution.rates, solution.price)
     used = float(np.sum(problem.sources.refresh_cost * solution.rates))
     return {

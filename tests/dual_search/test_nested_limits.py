@@ -21,7 +21,7 @@ from freshopt.separable.program import Program, implied_upper
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers.nested_water_filling import TREE, tree_of
 from tests.ground_truth.named import BINARY, chosen, present
-from tests.ground_truth.nested_truth import Floats, Forest, forest, residuals, total_cost
+from tests.ground_truth.nested_truth import Drawn, Floats, Forest, forest, residuals, total_cost
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
@@ -50,7 +50,7 @@ def rows_of(case: Forest) -> Rows:
     return Rows.gather(blocks, len(case.cost))
 
 
-def numerics_of(case: Forest) -> Numerics:
+def numerics_of(case: Drawn) -> Numerics:
     sources = fo.Sources(case.change, case.weight)
     objective = OBJECTIVES[case.curve]
     found = objective.signalled_kernel(sources) if case.curve == "jump" else objective.kernel(sources)

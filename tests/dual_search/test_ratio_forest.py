@@ -12,19 +12,15 @@ from freshopt.certificates.row_gap import RowGap
 from freshopt.cvx import cp
 from freshopt.dual_search.ratio_forest import fill_forest, forest_of
 from freshopt.separable.derived_kernel import DerivedNumerics
-from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program, implied_upper
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers import InteriorPoint, RatioWaterFilling
 from tests.dual_search.ratio_truth import Floats, Trees, pooled, residuals, total_cost, trees
-from tests.ground_truth.named import BINARY, DELAY, HARMONIC, chosen, present
+from tests.dual_search.test_nested_limits import OBJECTIVES, numerics_of
+from tests.ground_truth.named import DELAY, HARMONIC, present
 from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
-OBJECTIVES = {
-    **chosen("harmonic", "delay", "binary"),
-    "jump": BINARY,
-}
 SHAPES = ("random", "chain", "star")
 # The gap that rounding leaves: measured, at most 1e-14 of 104 instances but for one star. There the root has
 # next to no cost of its own, and the rounding of what all its children charge moves its rate: 1.4e-12.
@@ -52,13 +48,6 @@ def program_of(case: Trees) -> Program:
     gathered = Rows.gather([budget, ratio], n)
     upper = implied_upper(gathered, case.lower, case.upper)
     return Program(numerics_of(case), case.lower, upper, case.change, gathered)
-
-
-def numerics_of(case: Trees) -> Numerics:
-    sources, objective = fo.Sources(case.change, case.weight), OBJECTIVES[case.curve]
-    found = objective.signalled_kernel(sources) if case.curve == "jump" else objective.kernel(sources)
-    assert found is not None
-    return found
 
 
 def solved(case: Trees) -> tuple[Floats, float, Floats]:

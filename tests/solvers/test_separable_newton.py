@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +13,11 @@ import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.dual_search.model_dual import newton_prices
 from freshopt.problems import ExpectedPenalty
-from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import MixedNumerics
 from freshopt.solvers import Auto, SeparableNewton, WaterFilling
 from tests.ground_truth import named, truth
 from tests.ground_truth.cases import as_cost, as_problem
+from tests.ground_truth.counted_sources import counted
 from tests.ground_truth.kkt import violations
 from tests.ground_truth.named import AGE, BINARY, BINARY_PERIODIC, DELAY, HARMONIC, present
 from tests.ground_truth.refusals import refused
@@ -32,30 +31,6 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 CELLS = [("harmonic", "poisson"), ("binary", "poisson"), ("count", "poisson"), ("count", "periodic")]
 SMOOTH = 20  # evaluations of a smooth objective, whatever its scales
 ULPS = 4e-15  # how far a binding limit may be from used up
-
-
-class Counted:
-    """A node that counts how many sources it was evaluated for."""
-
-    def __init__(self, node: Any, seen: list[int]) -> None:  # noqa: ANN401
-        self.node, self.seen = node, seen
-
-    def evaluate(self, rate: Array, *args: Any) -> Any:  # noqa: ANN401
-        self.seen[0] += len(rate)
-        return self.node.evaluate(rate, *args)
-
-    def take(self, index: Any) -> Counted:  # noqa: ANN401
-        return Counted(self.node.take(index), self.seen)
-
-
-def counted(problem: fo.Problem) -> list[int]:
-    """Make a problem's derived numerics count, and return where."""
-    seen = [0]
-    numerics = problem.numerics
-    assert isinstance(numerics, DerivedNumerics)
-    counting = dataclasses.replace(numerics, node=Counted(numerics.node, seen))
-    object.__setattr__(problem, "numerics", counting)
-    return seen
 
 
 class Hidden(fo.Objective):
