@@ -29,6 +29,7 @@ from scipy.optimize import brentq
 import freshopt as fo
 from benchmarks.accuracy.histories import HISTORIES, History, bundled, read, world_of
 from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.statements import Statement, judged
 from freshopt.planning.request import default_estimate
 from freshopt.problems import BinaryFreshness
 from freshopt.simulation.rules import (
@@ -66,20 +67,19 @@ SPREADS = (1.0, 1.5, 2.0)
 BUNDLED = ("debian-uploads", "gstreamer-plugins")
 
 
-class Statement(NamedTuple):
-    """A prediction: which rows it is about, of which number, and the band that it allows.
-
-    Of the simulated sources of all spreads, or of one; "histories" are the real ones.
-    """
-
-    words: str
-    rule: str
-    importances: str
-    number: str
-    low: float
-    high: float
-    spread: float | None = None
-    part: str = "runs"
+def said(
+    words: str,
+    rule: str,
+    importances: str,
+    number: str,
+    low: float,
+    high: float,
+    spread: float | None = None,
+    part: str = "runs",
+) -> Statement:
+    """Return a statement on simulated sources of all spreads, or of one; "histories" are the real ones."""
+    rows = {"rule": (rule,), "importances": (importances,)}
+    return Statement(words, part, number, rows if spread is None else rows | {"spread": (spread,)}, low, high)
 
 
 # The first six are of October 2026 and of the settings of Nutch's code. The balance of longer and shorter
@@ -93,38 +93,32 @@ WIDER, EVERY, BACK = (
     "exponential back-off",
 )
 STATEMENTS = (
-    Statement("Nutch's code: fetches that find a change", OFF, "equal", "finds", 0.43, 0.47),
-    Statement("StormCrawler: fetches that find a change", STORM, "equal", "finds", 0.35, 0.39),
-    Statement("Nutch's code, equal importances: fewer fetches", OFF, "equal", "saved", 0.33, 0.37),
-    Statement("StormCrawler, equal importances: fewer fetches", STORM, "equal", "saved", 0.33, 0.37),
-    Statement("Nutch's code, lognormal importances: fewer fetches", OFF, "lognormal", "saved", 0.49, 0.68),
-    Statement("StormCrawler, lognormal importances: fewer fetches", STORM, "lognormal", "saved", 0.49, 0.68),
+    said("Nutch's code: fetches that find a change", OFF, "equal", "finds", 0.43, 0.47),
+    said("StormCrawler: fetches that find a change", STORM, "equal", "finds", 0.35, 0.39),
+    said("Nutch's code, equal importances: fewer fetches", OFF, "equal", "saved", 0.33, 0.37),
+    said("StormCrawler, equal importances: fewer fetches", STORM, "equal", "saved", 0.33, 0.37),
+    said("Nutch's code, lognormal importances: fewer fetches", OFF, "lognormal", "saved", 0.49, 0.68),
+    said("StormCrawler, lognormal importances: fewer fetches", STORM, "lognormal", "saved", 0.49, 0.68),
     # Where copies are nearly always fresh, staleness is Δ/2ρ, and equal rates need (E Δ)/(E √Δ)² times the
     # fetches of the best ones: exp(σ²/4) times for a lognormal Δ, exp((σ²+1)/4) with lognormal importances.
-    Statement("every 3 hours, σ = 1: fewer fetches", EVERY, "equal", "saved", 0.19, 0.24, 1.0),
-    Statement("every 3 hours, σ = 1, lognormal importances", EVERY, "lognormal", "saved", 0.34, 0.44, 1.0),
+    said("every 3 hours, σ = 1: fewer fetches", EVERY, "equal", "saved", 0.19, 0.24, 1.0),
+    said("every 3 hours, σ = 1, lognormal importances", EVERY, "lognormal", "saved", 0.34, 0.44, 1.0),
     # Nearly all sources have fewer than two entries a week and are fetched daily: as above.
-    Statement("Miniflux, σ = 1: fewer fetches", MINIFLUX, "equal", "saved", 0.17, 0.24, 1.0),
+    said("Miniflux, σ = 1: fewer fetches", MINIFLUX, "equal", "saved", 0.17, 0.24, 1.0),
     # p·ln 1.25 = (1-p)·ln 1.4 and (1-p)·ln 1.5: p is .60 and .64, above the .45 of Nutch's code, whose rule
     # was found to need a third more; the more so the larger p.
-    Statement("Nutch, σ = 1: fewer fetches", NUTCH, "equal", "saved", 0.40, 0.60, 1.0),
-    Statement("news crawl, σ = 1: fewer fetches", NEWS, "equal", "saved", 0.40, 0.60, 1.0),
+    said("Nutch, σ = 1: fewer fetches", NUTCH, "equal", "saved", 0.40, 0.60, 1.0),
+    said("news crawl, σ = 1: fewer fetches", NEWS, "equal", "saved", 0.40, 0.60, 1.0),
     # Both end at two weeks, and few sources change often enough for the lower bound to matter.
-    Statement("StormCrawler from 10 minutes, σ = 1", WIDER, "equal", "saved", 0.20, 0.30, 1.0),
+    said("StormCrawler from 10 minutes, σ = 1", WIDER, "equal", "saved", 0.20, 0.30, 1.0),
     # A cycle from an hour has log2(720) = 9.5 fetches a change. One trial world (seen: .31 fetches a day and
     # source, .79 fresh) puts the need of equal rates, (1-exp(-x))/x = .79, at a fifth of that.
-    Statement("back-off, σ = 1: fewer fetches", BACK, "equal", "saved", 0.76, 0.88, 1.0),
+    said("back-off, σ = 1: fewer fetches", BACK, "equal", "saved", 0.76, 0.88, 1.0),
     # Spreads of real histories are between the simulated ones; a plan that learns loses some of it.
-    Statement(
-        "histories, Nutch: fewer fetches", NUTCH, "equal", "saved_learnt", 0.20, 0.80, part="histories"
-    ),
-    Statement("histories, StormCrawler: fewer", STORM, "equal", "saved_learnt", 0.10, 0.60, part="histories"),
-    Statement(
-        "histories, every 3 hours: fewer", EVERY, "equal", "saved_learnt", 0.15, 0.65, part="histories"
-    ),
-    Statement(
-        "histories, back-off: fewer fetches", BACK, "equal", "saved_learnt", 0.50, 0.95, part="histories"
-    ),
+    said("histories, Nutch: fewer fetches", NUTCH, "equal", "saved_learnt", 0.20, 0.80, part="histories"),
+    said("histories, StormCrawler: fewer", STORM, "equal", "saved_learnt", 0.10, 0.60, part="histories"),
+    said("histories, every 3 hours: fewer", EVERY, "equal", "saved_learnt", 0.15, 0.65, part="histories"),
+    said("histories, back-off: fewer fetches", BACK, "equal", "saved_learnt", 0.50, 0.95, part="histories"),
 )
 
 
@@ -277,26 +271,12 @@ def lasting(history: History, most: int) -> tuple[fo.World, float]:
     return world, 0.5 * (begin + end)
 
 
-def judged(record: Record) -> Iterator[Row]:
+def stated(record: Record) -> Iterator[Row]:
     """Yield each statement with the least and the largest number of its runs, and whether it held."""
-    for one in STATEMENTS:
-        found = [
-            row[one.number]
-            for row in record[one.part]
-            if (row["rule"], row["importances"]) == (one.rule, one.importances)
-            and one.spread in (None, row.get("spread"))
-        ]
-        low, high = min(found), max(found)
-        held = low >= one.low and high <= one.high
+    for one, row in zip(STATEMENTS, judged(STATEMENTS, record), strict=True):
         band = f"{one.low:.0%} to {one.high:.0%}".replace("%", " %")
-        yield {
-            "words": one.words,
-            "predicted": band,
-            "runs": len(found),
-            "least": low,
-            "largest": high,
-            "held": held,
-        }
+        told = {"words": one.words, "predicted": band, "runs": row["rows"]}
+        yield told | {key: row[key] for key in ("least", "largest", "held")}
 
 
 def summed(record: Record) -> Iterator[Row]:
@@ -362,7 +342,7 @@ def claims(record: Record) -> Claims:
     for row in record["runs"]:
         told = f"{row['rule']}, {row['importances']}, {row['spread']}: {row['saved']:.3f}"
         yield told, row["saved"] > 0.0
-    for row, one in zip(judged(record), STATEMENTS, strict=True):
+    for row, one in zip(stated(record), STATEMENTS, strict=True):
         so = row["held"] == (row["least"] >= one.low and row["largest"] <= one.high)
         yield f"{one.words}: {row['least']:.3f} to {row['largest']:.3f}", so
 
@@ -371,7 +351,7 @@ BENCH = Measurement(
     {"runs": runs, "histories": histories},
     quick={"n": 20, "draws": 1, "days": 200.0, "most": 20},
     facts=("seconds",),
-    rows={"rules": summed, "statements": judged, "histories": by_history},
+    rows={"rules": summed, "statements": stated, "histories": by_history},
     texts={"README": in_words, "histories": on_histories},
     claims=claims,
     large=True,

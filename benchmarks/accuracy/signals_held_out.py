@@ -17,7 +17,6 @@ FOLDER is as `histories.py` has it; without it, debian-uploads is what is measur
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,6 +24,7 @@ import polars as pl
 import freshopt as fo
 from benchmarks.accuracy.histories import GAP, HISTORIES, History, bundled, grouped, log_of, read, world_of
 from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.statements import Statement, judged
 from freshopt.noisy_signals import noisy_signals
 from freshopt.planning.policies import MOST_NEEDED
 
@@ -34,18 +34,13 @@ HOUR = 1.0 / 24.0
 BEYOND = 1.0 - 1.0 / MOST_NEEDED
 
 
-class Statement(NamedTuple):
-    """A prediction: of which recall and precision, of which number, and the band that it allows.
-
-    Of all histories of a folder and both objectives, on average over draws.
-    """
-
-    words: str
-    recall: float | None
-    precision: float | None
-    number: str
-    low: float
-    high: float
+def said(
+    words: str, recall: float | None, precision: float | None, number: str, low: float, high: float
+) -> Statement:
+    """Return a statement on all histories of a folder and both objectives, on average over draws."""
+    known = {"recall": recall, "precision": precision}
+    rows = {key: (value,) for key, value in known.items() if value is not None}
+    return Statement(words, "histories", number, rows, low, high)
 
 
 # Most sources change less often than they are crawled. A copy is then stale for half a gap after a change
@@ -54,18 +49,18 @@ class Statement(NamedTuple):
 # inverse proportion to the rates, fetches at equal cost fall alike: by nine tenths at most, as far as is
 # sought. Of false signals there are as many as of true ones, a few per cent of the crawls.
 STATEMENTS = (
-    Statement("half announced, all true: cost", 0.5, 1.0, "saved", 0.38, 0.55),
-    Statement("half announced, half true: cost", 0.5, 0.5, "saved", 0.35, 0.55),
-    Statement("nine in ten announced, all true: cost", 0.9, 1.0, "saved", 0.75, 0.92),
-    Statement("nine in ten announced, half true: cost", 0.9, 0.5, "saved", 0.70, 0.92),
-    Statement("half announced, all true: fetches", 0.5, 1.0, "fetches", 0.38, 0.58),
-    Statement("half announced, half true: fetches", 0.5, 0.5, "fetches", 0.33, 0.58),
-    Statement("nine in ten announced, all true: fetches", 0.9, 1.0, "fetches", 0.75, 0.90),
-    Statement("nine in ten announced, half true: fetches", 0.9, 0.5, "fetches", 0.70, 0.90),
+    said("half announced, all true: cost", 0.5, 1.0, "saved", 0.38, 0.55),
+    said("half announced, half true: cost", 0.5, 0.5, "saved", 0.35, 0.55),
+    said("nine in ten announced, all true: cost", 0.9, 1.0, "saved", 0.75, 0.92),
+    said("nine in ten announced, half true: cost", 0.9, 0.5, "saved", 0.70, 0.92),
+    said("half announced, all true: fetches", 0.5, 1.0, "fetches", 0.38, 0.58),
+    said("half announced, half true: fetches", 0.5, 0.5, "fetches", 0.33, 0.58),
+    said("nine in ten announced, all true: fetches", 0.9, 1.0, "fetches", 0.75, 0.90),
+    said("nine in ten announced, half true: fetches", 0.9, 0.5, "fetches", 0.70, 0.90),
     # Rules carry out the rates that they were made of, if signals go on as they came.
-    Statement("crawls that are made, of those planned", None, None, "used", 0.90, 1.10),
+    said("crawls that are made, of those planned", None, None, "used", 0.90, 1.10),
     # What crawls hid is drawn from a model; the rest of the difference is that of the changes themselves.
-    Statement("what the log alone tells, beside all changes", None, None, "beside", -0.10, 0.10),
+    said("what the log alone tells, beside all changes", None, None, "beside", -0.10, 0.10),
 )
 
 
@@ -141,23 +136,11 @@ def histories(data: Path | None = None, draws: int = 3, most: int = 150) -> Iter
         yield {**quality, "draws": draws, **told}
 
 
-def judged(record: Record) -> Iterator[Row]:
+def stated(record: Record) -> Iterator[Row]:
     """Yield each statement with the least and the largest number of its rows, and whether it held."""
-    for one in STATEMENTS:
-        found = [
-            row[one.number]
-            for row in record["histories"]
-            if one.recall in (None, row["recall"]) and one.precision in (None, row["precision"])
-        ]
-        low, high = min(found), max(found)
-        held = bool(low >= one.low and high <= one.high)
-        yield {
-            "words": one.words,
-            "predicted": f"{one.low:g} to {one.high:g}",
-            "least": low,
-            "largest": high,
-            "held": held,
-        }
+    for row in judged(STATEMENTS, record):
+        told = {"words": row["words"], "predicted": row["band"]}
+        yield told | {key: row[key] for key in ("least", "largest", "held")}
 
 
 def in_words(record: Record) -> Iterator[str]:
@@ -185,7 +168,7 @@ def claims(record: Record) -> Claims:
     for row in record["histories"]:
         where = f"{row['history']}, {row['objective']}, {row['recall']}, {row['precision']}"
         yield f"{where}: {row['saved']:.3f} ± {row['within']:.3f}", row["saved"] > 2.0 * row["within"]
-    for row, one in zip(judged(record), STATEMENTS, strict=True):
+    for row, one in zip(stated(record), STATEMENTS, strict=True):
         so = row["held"] == (row["least"] >= one.low and row["largest"] <= one.high)
         yield f"{one.words}: {row['least']:.3f} to {row['largest']:.3f}", so
 
@@ -194,7 +177,7 @@ BENCH = Measurement(
     {"histories": histories},
     quick={"draws": 2, "most": 30},
     facts=("quick", "seconds"),
-    rows={"statements": judged},
+    rows={"statements": stated},
     texts={"saved": in_words},
     claims=claims,
     large=True,

@@ -28,7 +28,8 @@ import polars as pl
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row
 from benchmarks.reproduce.lambdacrawl_figures import BANDWIDTH, HARMONIC, costs, deaf, stand_in
-from benchmarks.signals.learning import Floats, Learnt, Statement, Truth, judged, learnt, waits_of
+from benchmarks.signals.learning import Floats, Learnt, Truth, learnt, waits_of
+from benchmarks.statements import Statement, judged
 
 WEEKS, DAYS, BEFORE = 14, 20, 5.0
 EPOCHS = (0, 5, 20)

@@ -5,15 +5,14 @@ curve), which takes ten times as long; `signal_regret` and `lambdacrawl_plans` h
 `fo.plan` itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 import freshopt as fo
-from benchmarks.harness import Record, Row
 from freshopt.noisy_signals import SignalWaits
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.noisy_signals.signal_table import SignalTable
@@ -116,33 +115,3 @@ def learnt(log: fo.CrawlLog, signals: pl.DataFrame | None = None) -> Learnt:
     if signals is not None and len(signals):
         heard = learnt_signals(log, SignalTable.of(log, signals), None)
     return Learnt(heard, np.asarray(default_estimate(log).change_rate_))
-
-
-class Statement(NamedTuple):
-    """A prediction: of which rows' number, in words, and the band that it allows."""
-
-    words: str
-    part: str
-    number: str
-    rows: dict[str, tuple[Any, ...]]
-    low: float
-    high: float
-
-
-def judged(statements: Iterable[Statement], record: Record) -> Iterator[Row]:
-    """Yield each statement with the least and the largest number of its rows, and whether it held."""
-    for one in statements:
-        found = [
-            row[one.number]
-            for row in record[one.part]
-            if all(row[key] in allowed for key, allowed in one.rows.items())
-        ]
-        low, high = min(found), max(found)
-        yield {
-            "words": one.words,
-            "band": f"{one.low:g} to {one.high:g}",
-            "rows": len(found),
-            "least": low,
-            "largest": high,
-            "held": low >= one.low and high <= one.high,
-        }

@@ -26,7 +26,8 @@ import polars as pl
 import freshopt as fo
 from benchmarks.accuracy.histories import GAP, crawl_times, log_of
 from benchmarks.harness import Claims, Measurement, Record, Row
-from benchmarks.signals.learning import OBJECTIVES, Floats, Statement, Truth, judged, learnt
+from benchmarks.signals.learning import OBJECTIVES, Floats, Truth, learnt
+from benchmarks.statements import Statement, judged
 from freshopt.noisy_signals import AgeThresholds, noisy_signals
 from freshopt.noisy_signals.with_signals import rule_of
 from tests.ground_truth.signal_cycles import age_cycles
