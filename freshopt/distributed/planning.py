@@ -64,12 +64,12 @@ from freshopt.logs.read_crawls import read_log
 from freshopt.logs.source_index import joined_names
 from freshopt.logs.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
-from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import exact_sum
-from freshopt.planning.declared import DeclaredRows, constraint_facts, discipline_under
+from freshopt.planning.declared import DeclaredRows, constraint_facts
 from freshopt.planning.plan import TOLERANCE, method_of
 from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, moment_made, versions
+from freshopt.planning.plan_steps import method_refresh
 from freshopt.planning.request import NEVER_CRAWLED
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.features_bring import FeaturesBring, explained
@@ -349,7 +349,7 @@ def summary(
     return {
         **{key: solved[key] for key in _SOLVED},
         "objective": type(objective).__name__,
-        "discipline": _discipline(request).value,
+        "discipline": method_refresh(request).value,
         "units": units(type(objective).__name__, calendar.time_unit),
         "made": moment_made(),
         "log": _span(learnt, calendar),
@@ -405,11 +405,6 @@ def declared_rows(solution: DistributedSolution, request: Wishes, time_unit: str
         return None
     constraints = as_constraints(request.constraints)
     return DeclaredRows.of_table(solution.rows, constraints, solution.objective, time_unit)
-
-
-def _discipline(request: Wishes) -> Refresh:
-    listed = () if callable(request.constraints) else request.constraints or ()
-    return discipline_under(request.objective, listed)
 
 
 def _rehearse(request: Wishes) -> None:
