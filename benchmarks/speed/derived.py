@@ -30,44 +30,11 @@ from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStalene
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.solvers import Conic, SeparableNewton, WaterFilling
 from tests.ground_truth.counted_sources import counted
+from tests.ground_truth.own_objectives import AlphaFair, Binary, Delay, Harmonic
 
 BUDGET = 0.5  # of the sum of the change rates
 GROWTH = 10.0  # of a cone solver's seconds from one size to the next, at least
 LOADED = 10**5  # sources that take the loops of larger sizes
-
-
-class Harmonic(fo.Objective):
-    """Harmonic staleness."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
-        """Declare w·log(1 + Δ/ρ)."""
-        return cp.multiply(sources.importance, cp.logistic(np.log(sources.change_rate) - cp.log(rate)))
-
-
-class Delay(fo.Objective):
-    """Accumulated delay."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
-        """Declare w·Δ/ρ."""
-        return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate))
-
-
-class Binary(fo.Objective):
-    """The stale share; sources may starve."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
-        """Declare w·Δ/(Δ + ρ)."""
-        share = cp.multiply(1.0 / sources.change_rate, rate)
-        return cp.multiply(sources.importance, cp.inv_pos(1.0 + share))
-
-
-class AlphaFair(fo.Objective):
-    """Importance over freshness squared."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
-        """Declare w·(1 + Δ/ρ)²."""
-        staleness = cp.logistic(np.log(sources.change_rate) - cp.log(rate))
-        return cp.multiply(sources.importance, cp.exp(2 * staleness))
 
 
 class Blend(fo.Objective):

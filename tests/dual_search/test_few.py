@@ -20,7 +20,8 @@ from freshopt.numerics.arrays import Array
 from freshopt.problems import PollingKnapsack
 from freshopt.solvers import SeparableNewton, WaterFilling
 from tests.dual_search.test_jump_search import bisected, columns_of
-from tests.ground_truth.named import BINARY, BINARY_PERIODIC, declared, present, written
+from tests.ground_truth.named import BINARY, BINARY_PERIODIC, declared, present
+from tests.ground_truth.own_objectives import Binary, Harmonic
 from tests.ground_truth.strata import matrix, rare, stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -165,23 +166,6 @@ def test_infinite_slopes_take_two_samples_a_pair_and_few_passes(form: str, budge
 
 
 MODEL_N = 300
-
-
-class Binary(fo.Objective):
-    """The stale share, whose marginal at rate 0 is finite: sources may starve."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        share = cp.multiply(1.0 / sources.change_rate, rate)
-        return cp.multiply(sources.importance, cp.inv_pos(1.0 + share))
-
-
-# Harmonic staleness, whose marginal at rate 0 is infinite.
-Harmonic = written(
-    "Harmonic",
-    lambda rate, sources: cp.multiply(
-        sources.importance, cp.logistic(np.log(sources.change_rate) - cp.log(rate))
-    ),
-)
 
 
 class Turning(fo.Objective):

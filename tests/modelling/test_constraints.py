@@ -14,6 +14,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.problems import LaterThan
 from freshopt.separable.rows import Rows
 from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, present
+from tests.ground_truth.own_objectives import Delay
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -228,11 +229,6 @@ def test_bounds_that_cross_by_rounding_touch() -> None:
 CHANGE_RATE = np.array([1.0, 4.0, 2.0])
 BOUNDED_SOURCES = fo.Sources(CHANGE_RATE)
 Rule = Callable[[Any], Any]
-
-
-class Delay(fo.Objective):
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate))
 
 
 def under(rule: Rule, sources: fo.Sources = BOUNDED_SOURCES) -> fo.Problem:

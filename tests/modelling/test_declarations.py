@@ -12,6 +12,7 @@ from freshopt.autodiff import compiler
 from freshopt.autodiff.compiler import register
 from freshopt.cvx import cp
 from freshopt.separable.kernel import Kernel
+from tests.ground_truth import own_objectives
 from tests.ground_truth.named import BINARY_PERIODIC, DELAY, HARMONIC_PERIODIC, written
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
@@ -286,10 +287,7 @@ RIGHT: dict[str, Any] = {
 def delay(**wrong: Any) -> fo.Objective:  # noqa: ANN401 - formulas
     """Return the delay Δ/ρ with a kernel of which some formulas are others."""
 
-    class Delay(fo.Objective):
-        def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-            return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate))
-
+    class Delay(own_objectives.Delay):
         def kernel(self, sources: fo.Sources) -> Kernel:
             return Kernel(sources.importance, (sources.change_rate,), **(RIGHT | wrong))
 

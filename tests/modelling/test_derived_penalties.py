@@ -14,6 +14,7 @@ from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import GAPS, PhasedObjective
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from freshopt.separable.kernel import Kernel
+from tests.ground_truth import own_objectives
 from tests.ground_truth.hull_truth import Savings
 from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
@@ -44,13 +45,10 @@ class Stale(fo.Objective):
         return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate + sources.change_rate))
 
 
-class Harmonic(fo.Objective):
+class Harmonic(own_objectives.Harmonic):
     """log(1 + Δ/ρ)."""
 
     penalty_of = "changes"
-
-    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
-        return cp.multiply(sources.importance, cp.logistic(np.log(sources.change_rate) - cp.log(rate)))
 
 
 class Oldest(fo.Objective):
@@ -252,11 +250,8 @@ def test_equal_gaps_and_announced_changes_side_by_side() -> None:
 
 
 def test_a_kernel_of_ones_own_and_announced_changes_share_a_declared_budget() -> None:
-    class Delay(fo.Objective):
+    class Delay(own_objectives.Delay):
         penalty_of = "changes"
-
-        def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
-            return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate))
 
         def kernel(self, sources: fo.Sources) -> Kernel:
             return AccumulatedDelay(POISSON).kernel(sources)

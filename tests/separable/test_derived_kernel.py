@@ -15,6 +15,7 @@ from freshopt.separable.derived_kernel import PIECE, DerivedNumerics
 from freshopt.solvers import Auto, Conic, WaterFilling
 from tests.contracts import discovery
 from tests.ground_truth.named import BINARY_PERIODIC, HARMONIC, present, written
+from tests.ground_truth.own_objectives import AlphaFair
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 from tests.ground_truth.unknown_atom import stranger
 
@@ -197,20 +198,12 @@ def test_pieces_are_the_whole() -> None:
     assert np.all(np.isnan(first.curvature))
 
 
-class AlphaFairFreshness(fo.Objective):
-    """Σ w/freshness²: sources that are rarely fresh weigh more and more."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        staleness = cp.logistic(np.log(sources.change_rate) - cp.log(rate))
-        return cp.multiply(sources.importance, cp.exp(2 * staleness))
-
-
 def planted(n: int) -> tuple[fo.Problem, np.ndarray[Any, np.dtype[np.float64]], float]:
     """Choose optimal rates and a price; −d/dρ (1+Δ/ρ)² = 2(1+Δ/ρ)Δ/ρ² gives the importances."""
     rng = np.random.default_rng(n)
     d, rates, price = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n), 0.8
     w = price / (2.0 * (1.0 + d / rates) * d / rates**2)
-    return fo.Problem(AlphaFairFreshness(), fo.Sources(d, w), float(rates.sum())), rates, price
+    return fo.Problem(AlphaFair(), fo.Sources(d, w), float(rates.sum())), rates, price
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 1000])
