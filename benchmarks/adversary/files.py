@@ -24,18 +24,14 @@ import polars as pl
 
 from benchmarks.adversary.corpus import NAMES, Job, damaged, jobs, write
 from freshopt.cli import main
+from tests.ground_truth.command_lines import content
 
 KEPT = 4
 
 
-def state(folder: Path) -> dict[str, bytes | None]:
-    """Return all there is in a folder."""
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
-
-
 def problems_of(outcome: Outcome, before: dict[str, bytes | None], folder: Path, out: str) -> str:
     """Return what is wrong with a command's end, or nothing."""
-    after = state(folder)
+    after = content(folder)
     new = {name for name in after if name not in before}
     if outcome.raised:
         return f"raised {outcome.raised[:300]}"
@@ -89,7 +85,7 @@ def prepare(folder: Path) -> dict[str, bytes | None]:
         )
     if done.code != 0:
         raise SystemExit(f"the corpus itself is refused: {done}")
-    return state(folder)
+    return content(folder)
 
 
 def lay(folder: Path, content: dict[str, bytes | None]) -> None:
@@ -120,7 +116,7 @@ def attempt(
     else:
         content[victim] = damaged(rng, victim, whole)
     lay(folder, content)
-    before = state(folder)
+    before = content(folder)
     outcome = call(arguments, folder, root)
     wrong = problems_of(outcome, before, folder, job.arguments[job.arguments.index("--out") + 1])
     changed = next(

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-import freshopt as fo
 from benchmarks.curves.mean_curve import Axis, Curve, averaged, measured_curves, spaced
 from benchmarks.reproduce import learning_to_crawl_instances as instances
+from benchmarks.reproduce.learning_to_crawl_estimation import crawled
 from freshopt.estimators import MaximumLikelihood, MomentMatching
 
 SHOWN = 1  # of HORIZONS: the one whose regrets by length are drawn, 10⁴ as in the paper
@@ -81,11 +81,7 @@ def errors(
     rng: np.random.Generator, rate: float, crawl_rate: float, crawls: int, equal: bool
 ) -> tuple[float, float, float]:
     """Return mean square errors of moment matching and maximum likelihood, and the mean published bound."""
-    shape = (SAMPLE, crawls)
-    gap = np.full(shape, 1.0 / crawl_rate) if equal else rng.exponential(1.0 / crawl_rate, shape)
-    changed = rng.random(shape) < -np.expm1(-rate * gap)
-    source = np.repeat(np.arange(SAMPLE), crawls)
-    log = fo.CrawlLog(source, np.cumsum(gap, axis=1).ravel(), changed.ravel(), start=0.0)
+    log = crawled(rng, rate, crawl_rate, (SAMPLE, crawls), equal)
     model = MomentMatching(BOUNDS).fit(log)
     likely = np.clip(MaximumLikelihood(smoothing=0).fit(log).change_rate_, *BOUNDS)
     one, other = (float(np.mean((each - rate) ** 2)) for each in (model.change_rate_, likely))
