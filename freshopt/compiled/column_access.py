@@ -52,7 +52,7 @@ def gathered(column: Data, members: IntArray, into: Data) -> Data:
 
 
 def copied(column: Data, k: int, into: Data) -> Data:
-    """Fill memory with a column's entry, if it is memory; return whether it is."""
+    """Fill memory with a column's entry, and return whether it is memory."""
     if isinstance(column, tuple):
         return tuple(copied(each, k, own) for each, own in zip(column, into, strict=True))
     if isinstance(into, np.ndarray):
@@ -61,7 +61,7 @@ def copied(column: Data, k: int, into: Data) -> Data:
 
 
 def written(column: Data, k: int, value: float) -> bool:
-    """Write a column's entry, unless it has none there; return whether it has."""
+    """Write a column's entry, and return whether it has one."""
     if not isinstance(column, np.ndarray) or k >= len(column):
         return False
     column[k] = value
