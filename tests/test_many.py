@@ -1,8 +1,10 @@
 """Many problems at once: each is what it is alone, and what closed forms and NumPy say."""
 
 import copy
+import gc
 import math
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
 
@@ -391,6 +393,23 @@ def test_a_problem_and_its_rows_are_made_when_they_are_asked_for(monkeypatch: py
         for value, name in ((one, "problem"), (proof, "rows")):
             with pytest.raises(FrozenInstanceError):
                 setattr(value, name, None)
+
+
+def test_a_solution_holds_its_own_problem_alone() -> None:
+    """Problems that are freed are those of which no solution is kept."""
+    rng = np.random.default_rng(4)
+    problems = [fo.Problem(named.HARMONIC, fo.Sources(rng.lognormal(size=5)), 3.0) for _ in range(40)]
+    many = fo.solve_many(problems)
+    first, last = [k for k in range(len(many)) if k not in many.alone][:2]
+    assert present(many[first].certificate).relative_gap <= EXACT
+    kept = many[last]
+    held = problems[first].sources.change_rate, problems[last].sources.change_rate
+    others = [sys.getrefcount(array) for array in held]
+    del problems, many
+    gc.collect()
+    assert kept.problem.sources.change_rate is held[1]
+    assert sys.getrefcount(held[0]) < others[0]
+    assert present(kept.certificate).rows is not None
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, overload
 
@@ -218,7 +218,10 @@ class Solutions(Sequence[Solution]):
             and self.relative_gaps[k] <= MENTIONED
             and self.sums.sums[k, 0] > self.gaps[k]
         ):
-            proof, problem = self._certificate(k, rates, price), later(self.problems.__getitem__, k)
+            # Of a batch that nobody else holds, a solution holds its own problem alone.
+            whole = self.problems
+            problem = whole[k] if isinstance(whole, tuple) else later(whole.__getitem__, k)
+            proof = self._certificate(k, problem, rates, price)
             answer = proof.value, price, proof.host_prices, proof, iterations, seconds, self.solver, note
             return Solution(problem, Status.OPTIMAL, rates, *answer)
         found = proved_solution(
@@ -238,7 +241,9 @@ class Solutions(Sequence[Solution]):
             self.convex_[batch] = found.problem.objective.sense == "maximise"
         return found
 
-    def _certificate(self, k: int, rates: Array, price: float) -> Certificate:
+    def _certificate(
+        self, k: int, problem: Problem | Callable[[], Problem], rates: Array, price: float
+    ) -> Certificate:
         """Return the certificate of a problem by the numbers that are known."""
         value, gap, relative = (float(each[k]) for each in (self.values, self.gaps, self.relative_gaps))
         return Certificate(
@@ -253,16 +258,8 @@ class Solutions(Sequence[Solution]):
             rates=rates,
             reason="",
             vanishing=False,
-            rows=later(self._rows, k),
+            rows=later(_rows_of, problem, rates, price, self.sums.proof(k)),
         )
-
-    def _rows(self, k: int) -> RowTable:
-        """Return the rows of one problem's certificate."""
-        problem, price = self.problems[k], float(self.prices[k])
-        rates, sums = self.rates[self.offsets[k] : self.offsets[k + 1]], self.sums.proof(k)
-        proved = gap_of_proof(problem, rates, price, _NO_HOSTS, sums)
-        assert proved is not None, "the sums of its batch proved it"
-        return RowTable.of_limits(proved.gap, price, _NO_HOSTS, proved.gap_bound)
 
     def __repr__(self) -> str:
         sizes = np.diff(self.offsets)
@@ -275,3 +272,11 @@ class Solutions(Sequence[Solution]):
         return (
             f"Solutions({count(len(self), 'problem')} of {of} sources: {words}; relative gaps <= {gap:.2g})"
         )
+
+
+def _rows_of(given: Problem | Callable[[], Problem], rates: Array, price: float, sums: Proof) -> RowTable:
+    """Return the rows of a certificate, of a problem or what makes it."""
+    problem = given if isinstance(given, Problem) else given()
+    proved = gap_of_proof(problem, rates, price, _NO_HOSTS, sums)
+    assert proved is not None, "the sums of its batch proved it"
+    return RowTable.of_limits(proved.gap, price, _NO_HOSTS, proved.gap_bound)

@@ -111,10 +111,6 @@ def _gathered(column: Data, members: IntArray, into: Data) -> Data:
     return lambda column, members, into: column
 
 
-def _is_memory(kind: Data) -> bool:
-    return _is_column(kind) and kind.mutable and kind.dtype != types.float32
-
-
 @overload(copied, jit_options=INLINED, strict=False)
 def _copied(column: Data, k: int, into: Data) -> Data:
     if isinstance(column, types.BaseTuple):
@@ -122,10 +118,11 @@ def _copied(column: Data, k: int, into: Data) -> Data:
         names: dict[str, Data] = {"access": copied}
         exec(f"def each(column, k, into):\n    return ({', '.join(own)},)\n", names)
         return names["each"]
-    if _is_memory(into):
+    if _is_column(into) and into.mutable:
 
         def filled(column: Data, k: int, into: Data) -> Data:
-            into[:] = column[k]
+            for j in range(len(into)):
+                into[j] = column[k]
             return True
 
         return filled
@@ -134,7 +131,8 @@ def _copied(column: Data, k: int, into: Data) -> Data:
 
 @overload(written, jit_options=INLINED, strict=False)
 def _written(column: Data, k: int, value: float) -> Data:
-    if _is_memory(column):
+    # What is written would be rounded.
+    if _is_column(column) and column.mutable and column.dtype != types.float32:
 
         def put(column: Data, k: int, value: float) -> Data:
             there = k < len(column)

@@ -104,7 +104,7 @@ class _Late:
     def __init__(self, slot: Any) -> None:  # noqa: ANN401 - a member descriptor has no type
         self.slot = slot
 
-    def __get__(self, value: object, kind: type) -> Any:  # noqa: ANN401 - any attribute
+    def __get__(self, value: object, kind: type | None = None) -> Any:  # noqa: ANN401 - any attribute
         if value is None:
             return self
         found = self.slot.__get__(value, kind)

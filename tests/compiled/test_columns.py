@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,10 @@ import pytest
 import freshopt as fo
 from freshopt.compiled import demand_functions
 from freshopt.compiled.cells import counted_signals
+from freshopt.compiled.column_access import copied, room, written
 from freshopt.compiled.columns import HostGroups
+from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.source_columns import Data
 from freshopt.dual_search.batch_water_filling import SMALL
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.sampled_search import sampled_search
@@ -328,3 +332,20 @@ def test_hosts_whose_demand_has_steps_alone_are_solved_for() -> None:
         prices = columns.settle_hosts(groups, used, floor, 0.13, 1.0, floor > 1e-9, rates)
         assert np.all(prices[used > groups.limits] > floor)
         np.testing.assert_allclose(rates.reshape(hosts, each).sum(axis=1), groups.limits, rtol=EXACT)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_copies_of_a_source_are_made_of_columns_of_any_precision(dtype: type[np.floating[Any]]) -> None:
+    @compile_loop()
+    def copies(columns: Data, k: int) -> Data:
+        memory = room(columns, 16)
+        copied(columns, k, memory)
+        return memory, written(memory[0], 16, 1.0), written(memory[0], 3, 7.0), written(memory[1], 0, 7.0)
+
+    columns = (np.array([1.0, 2.0]), np.array([3.0, 0.1], dtype=dtype), 5.0)
+    memory, beyond, there, narrow = copies(columns, 1)
+    assert memory[0].tolist() == [2.0] * 3 + [7.0] + [2.0] * 12
+    assert memory[1][1:].tolist() == [float(dtype(0.1))] * 15
+    assert memory[2] == 5.0
+    # A price between two of float32 cannot be told by them.
+    assert (beyond, there, narrow) == (False, True, dtype is np.float64)
