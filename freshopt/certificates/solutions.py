@@ -275,7 +275,7 @@ class Solutions(Sequence[Solution]):
 
 
 def _rows_of(given: Problem | Callable[[], Problem], rates: Array, price: float, sums: Proof) -> RowTable:
-    """Return the rows of a certificate, of a problem or what makes it."""
+    """Return a certificate's rows, of its problem or what makes it."""
     problem = given if isinstance(given, Problem) else given()
     proved = gap_of_proof(problem, rates, price, _NO_HOSTS, sums)
     assert proved is not None, "the sums of its batch proved it"
