@@ -45,6 +45,8 @@ FEWER, SIDES = 4, 3
 AT_ONCE = 16
 # In nats: demand at a floor that is farther away may be a ceiling, and tell nothing.
 NEAR = 20.0
+# Brackets beside which a jump may lie, each eight times as far.
+WIDER = 12
 # Relative: width of a price's bracket at which demand jumps inside it.
 WIDTH = 1e-13
 # Relative: an error of the limit that is left to be divided among sources.
@@ -375,10 +377,15 @@ def write_mixture(
 
     `rich` and `poor` are memory for the rates on both sides.
     """
-    # Formulas written out twice may round apart, and put a jump beside the bracket in which it was found.
-    fill_rarely(respond, own, math.exp(ROUNDED - found.low), rich)
-    fill_rarely(respond, own, math.exp(-ROUNDED - found.high), poor)
-    most, least = bandwidth_used(own, rich), bandwidth_used(own, poor)
+    # Formulas written out twice may round apart, and put a jump beside the bracket in which it was found: it
+    # is looked for in wider ones.
+    most, least, beside = 0.0, np.inf, ROUNDED
+    for _ in range(WIDER):
+        fill_rarely(respond, own, math.exp(beside - found.low), rich)
+        fill_rarely(respond, own, math.exp(-beside - found.high), poor)
+        most, least, beside = bandwidth_used(own, rich), bandwidth_used(own, poor), 8.0 * beside
+        if least <= limit * (1.0 + ROUNDED) and most >= limit * (1.0 - ROUNDED):
+            break
     share = min(1.0, max(0.0, (limit - least) / (most - least))) if most > least else 0.0
     for j in range(len(members)):
         out[members[j]] = poor[j] + share * (rich[j] - poor[j])

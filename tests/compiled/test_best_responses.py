@@ -23,6 +23,7 @@ from freshopt.compiled.host_search import (
     HostSearch,
     search_price,
     settle_host,
+    write_mixture,
 )
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray
@@ -335,6 +336,27 @@ def test_a_ceiling_of_demand_at_the_floor_does_not_delay_a_search(floor: float) 
         turns.append(found.turn)
     assert float(np.mean(turns)) < 8.0
     assert max(turns) < 20
+
+
+@pytest.mark.parametrize("off", [-3e-12, -1e-14, 0.0, 1e-14, 3e-12])
+def test_a_jump_beside_its_bracket_is_mixed_all_the_same(off: float) -> None:
+    """Formulas that are compiled twice may round apart: a limit is used up wherever the jump is."""
+    d, one = np.array([1.0, 2.0, 4.0]), np.ones(3)
+    w = np.array([0.5, 1.0, 8.0]) * d
+    own = SourceColumns(np.zeros(3, dtype=np.bool_), w, (d,), one, 0.0 * one, np.inf * one)
+
+    def rate(_signalled: bool, worth: tuple[float], parameters: tuple[float]) -> float:
+        return steps(*worth, *parameters)
+
+    def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+        for k in range(len(rates)):
+            rates[k] = best_response(rate, columns, k, inverse_price)
+
+    found = HostSearch(JUMPS, off, off, off - 5e-14, off + 5e-14, 20)
+    rates, (rich, poor) = np.zeros(3), np.empty((2, 3))
+    price = write_mixture(respond, found, own, 5.0, rich, poor, np.arange(3), rates)
+    assert rates == pytest.approx([0.0, 1.0, 4.0], rel=1e-12)
+    assert price == pytest.approx(1.0, abs=1e-10)
 
 
 def upright(worth: float, d: float) -> float:

@@ -420,3 +420,26 @@ def test_rates_that_round_to_the_requests_waste_next_to_nothing() -> None:
     _, _, found, outside = term(request_proofs.REQUEST_POWER, 3.0, 1.0, 1e-4, (0.0, 3.0), own)
     assert outside == 0.0
     assert 0.0 < found < 1e-39
+
+
+@pytest.mark.parametrize("success", [1e-3, 0.2, 0.541438, 0.9, 1.0])
+def test_attempts_at_nearly_no_gain_are_right_to_the_last_digits(success: float) -> None:
+    """Where a refresh is worth its price by 1e-15 of it, rates still fall as the price rises."""
+    rates = []
+    with mpmath.workdps(60):
+        for left in (0.6, 0.51, 0.49, 0.1, 1e-3, 1e-8, 1e-12, 1e-13, 1e-14, 4e-15, 1e-15):
+            worth = 1.0 / ((1.0 - left) * success)
+            share, s = mpmath.mpf(1.0 / worth / success), mpmath.mpf(success)
+
+            def excess(u: Number, share: Number = share, s: Number = s) -> Number:
+                y, q = mpmath.exp(-u), 1 - s
+                whole = s + q * (1 - y)
+                return (s * (1 - (1 + u) * y) + q * (1 - y) ** 2) / whole**2 - share
+
+            low, high = mpmath.mpf(0), mpmath.mpf(200)
+            for _ in range(160):
+                u = (low + high) / 2
+                low, high = (u, high) if excess(u) < 0 else (low, u)
+            rates.append(attempt_binary(worth, 1.0, success))
+            assert rates[-1] * float(u) == pytest.approx(1.0, rel=4e-15)
+    assert rates == sorted(rates, reverse=True)

@@ -59,20 +59,23 @@ def attempt_binary(worth: float, d: float, success: float) -> float:
     ratio = slow / gamma2_gap(inside)
     u = slow / math.sqrt(1.0 + ratio * ratio)
     # Steps are written out: loops in which there are loops are not vectorised.
-    apart, whole = attempts_apart(u, inside, success)
+    apart, above, whole = attempts_apart(u, inside, success)
     # log(1 + apart): what rounding takes from the sum is added to first order. Later ones are near 0.
-    above = 1.0 + apart
     u = attempt_step(u, fast_log(above) + (apart - (above - 1.0)) / above, whole)
-    apart, whole = attempts_apart(u, inside, success)
+    apart, _, whole = attempts_apart(u, inside, success)
     u = attempt_step(u, apart * (6.0 + apart) / (6.0 + 4.0 * apart), whole)
-    apart, whole = attempts_apart(u, inside, success)
+    apart, _, whole = attempts_apart(u, inside, success)
     u = attempt_step(u, apart * (1.0 - 0.5 * apart), whole)
     rate = d / u
     return rate if share < 1.0 else 0.0
 
 
-def attempts_apart(u: float, share: float, success: float) -> tuple[float, float]:
-    """Return (φ(u)/s − share)/(1 − φ(u)/s) > −1, and D."""
+def attempts_apart(u: float, share: float, success: float) -> tuple[float, float, float]:
+    """Return x, 1 + x and D of a step.
+
+    x = (φ(u)/s − share)/(1 − φ(u)/s) > −1, and 1 + x = (1 − share)/(1 − φ(u)/s), of which nothing cancels
+    where the share is near 1.
+    """
     rest = 1.0 - success
     inverse = 1.0 / (1.0 + u)
     part = u * inverse
@@ -81,8 +84,11 @@ def attempts_apart(u: float, share: float, success: float) -> tuple[float, float
     many = (u + index) * inverse
     whole = success + rest * many
     had = success * index + rest * many * many - share * whole * whole
-    apart = had / (success * fast_exp(-u) * (whole + u))
-    return apart if apart > -LAST else -LAST, whole
+    left = success * fast_exp(-u) * (whole + u)
+    large, above = share > 0.5, (1.0 - share) * (whole * whole) / left
+    apart = above - 1.0 if large else had / left
+    apart = apart if apart > -LAST else -LAST
+    return apart, above if large else 1.0 + apart, whole
 
 
 def attempt_step(u: float, log: float, whole: float) -> float:
