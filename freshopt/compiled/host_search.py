@@ -156,7 +156,7 @@ def search_price(
     before, excess_before = start.floor, floor_excess
     stride = Stride(excess_before / start.steepness, start.steepness, 1.0)
     x = before + stride.step
-    if not (start.tells and abs(stride.step) <= NEAR):
+    if not (start.tells and start.guess - start.floor <= NEAR and abs(stride.step) <= NEAR):
         x, before, excess_before = start.guess, np.nan, np.nan
         stride = Stride(np.inf, start.steepness, 1.0)
     for turn in range(ROUNDS):

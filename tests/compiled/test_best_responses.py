@@ -329,7 +329,7 @@ def test_a_ceiling_of_demand_at_the_floor_does_not_delay_a_search(floor: float) 
 
         used = fill_rates(respond, own, 1.0 / floor, np.empty(MEMBERS))
         limit = float(rng.uniform(0.05, 0.95)) * used
-        start = SearchStart(math.log(floor), math.log(0.3), 1.0, floor > 1e-9)
+        start = SearchStart(math.log(floor), math.log(0.3), 1.0, True)
         one, other = np.empty((2, MEMBERS))
         found = search_price(respond, own, limit, math.log(used / limit), start, one, other, spare(own))
         assert found.state in {MET, LINEAR}
